@@ -1,0 +1,1 @@
+"""The buses: one file a transport, each answering Confirmed, Rejected or Ambiguous."""

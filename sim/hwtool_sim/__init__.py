@@ -1,0 +1,1 @@
+"""Devices that do not exist: chips simulated from their contracts, with counters and faults."""

@@ -1,0 +1,1 @@
+"""What is remembered: operations, keys, outcomes and the audit chain, in SQLite, behind one writer."""

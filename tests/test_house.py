@@ -1,0 +1,49 @@
+"""The rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+PACKAGES = [
+    "hwtool",
+    "contracts/hwtool_contracts",
+    "registers/hwtool_registers",
+    "store/hwtool_store",
+    "sim/hwtool_sim",
+]
+MODULES = sorted(path for package in PACKAGES for path in (TOP / package).rglob("*.py"))
+PURE_FORBIDDEN = {"time", "os", "socket", "subprocess", "random", "asyncio", "threading", "sqlite3"}
+IMPURE = {"native.py", "library.py"}
+
+
+def test_module_when_opened_then_its_first_line_tells_its_role() -> None:
+    missing = [str(m.relative_to(TOP)) for m in MODULES if ast.get_docstring(ast.parse(m.read_text())) is None]
+    assert missing == []
+
+
+@pytest.mark.parametrize("folder", ["contracts", "registers", "store", "sim", "tests", "udev"])
+def test_top_level_folder_when_opened_then_a_readme_says_what_lives_there(folder: str) -> None:
+    assert len((TOP / folder / "README.md").read_text()) > 100
+
+
+def test_pure_packages_when_read_then_they_import_no_clock_and_no_io() -> None:
+    faults = []
+    for module in MODULES:
+        inside = module.relative_to(TOP).parts
+        if inside[0] not in ("contracts", "registers") or "buses" in inside or module.name in IMPURE:
+            continue
+        for node in ast.walk(ast.parse(module.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            faults += [f"{module.name}: {n}" for n in names if n.split(".")[0] in PURE_FORBIDDEN]
+    assert faults == []
+
+
+def test_readme_when_read_then_its_test_command_is_what_the_gate_runs() -> None:
+    assert "pytest" in (TOP / ".ci" / "tests").read_text()
+    assert ".venv/bin/pytest" in (TOP / "README.md").read_text()
