@@ -1,0 +1,536 @@
+"""The judge: pure functions that say what a contract permits.
+
+Rules
+- The effect of an access is the union over every register and field that overlaps any cell of the bus access, over
+  all banks unless the access establishes its own bank.
+- A cell is a byte where the chip moves its pointer, one offset where it does not (a 16-bit register behind a pointer
+  register is one cell), one 16-bit register in a Modbus space.
+- Silence is `unknown`. The strictest member of a set decides.
+- A write is judged by the fields it does not leave alone: a field that is written its constant neutral value (zero
+  for write-1-to-clear, one for write-0-to-clear …) is not touched.
+
+A judgement either is data or a `Refused`; nothing here raises for what a caller asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hwtool_contracts.effects import (
+    READ_POLICY,
+    WRITE_POLICY,
+    Basis,
+    Neutral,
+    ReadEffect,
+    Reconcile,
+    When,
+    WriteEffect,
+    strictest,
+    worst_write,
+)
+from hwtool_contracts.model import (
+    Contract,
+    Encoding,
+    Field,
+    Owner,
+    Persistence,
+    Register,
+    Signal,
+    Space,
+    Verify,
+    WriteSpec,
+)
+
+WEAKEST_FIRST = (Basis.CONFLICTING, Basis.SILENT, Basis.HEURISTIC, Basis.ASSERTED, Basis.GENERATED, Basis.REVIEWED)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The contract forbids the access.
+
+    Attributes:
+        rule: which rule, as the manual lists them.
+        register: the register asked for.
+        field: the field in the way, if one is.
+        message: what, where and why.
+        hint: the access that would be allowed.
+    """
+
+    rule: str
+    register: str
+    field: str | None
+    message: str
+    hint: str
+
+
+class Stage(StrEnum):
+    """Where in its life an operation is."""
+
+    PREPARATION = "preparation"  # nothing with an effect has been sent
+    DISPATCHED = "dispatched"  # the device may have seen it
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJudgement:
+    """What a read does and permits.
+
+    Attributes:
+        effects: the union of read effects.
+        basis: the weakest provenance among them.
+        clean: no key is needed.
+        consuming: a second read does not bring the value back.
+        closes_as_lost: an unknown outcome can never be settled by a rule and is closed at once.
+        retry, block, poll, verify: the strictest of the policies.
+        gates: fields that must be non-zero for the read to be answered.
+    """
+
+    effects: frozenset[ReadEffect]
+    basis: Basis
+    clean: bool
+    consuming: bool
+    closes_as_lost: bool
+    retry: When
+    block: When
+    poll: When
+    verify: When
+    gates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJudgement:
+    """What a write does and permits.
+
+    Attributes:
+        effect: the worst effect among the fields touched.
+        basis: the weakest provenance among them.
+        approval: why a person must agree; empty if nobody need.
+        verify: how success is shown.
+        signals: observable consequences.
+        window_ms: how long the consequence may take; None: the default.
+        reconcile: the rule that may settle an unknown outcome.
+        repeat: whether writing it again does no harm.
+        gates: fields that must be non-zero for the write to be taken.
+    """
+
+    effect: WriteEffect
+    basis: Basis
+    approval: tuple[str, ...]
+    verify: Verify
+    signals: tuple[Signal, ...]
+    window_ms: int | None
+    reconcile: Reconcile
+    repeat: When
+    gates: tuple[str, ...]
+
+
+def cells(contract: Contract, register: Register) -> range:
+    """The cells of the address space that an access to the register touches."""
+    if register.space is not Space.MEMORY:
+        return range(register.offset, register.offset + register.width_bits // 16)
+    i2c = contract.access.i2c
+    moves = i2c is None or i2c.auto_increment != "none"
+    return range(register.offset, register.offset + (register.size_bytes if moves else 1))
+
+
+def overlapping(contract: Contract, register: Register) -> list[Register]:
+    """Every register that an access to this one reaches, itself included; other banks too if it names none."""
+    mine = cells(contract, register)
+    found = []
+    for other in contract.registers.values():
+        if other.space is not register.space:
+            continue
+        if register.bank is not None and other.bank not in (register.bank, None):
+            continue
+        theirs = cells(contract, other)
+        if theirs.start < mine.stop and mine.start < theirs.stop:
+            found.append(other)
+    return found
+
+
+def _reads_of(register: Register) -> Iterable[tuple[frozenset[ReadEffect], Basis]]:
+    covered = 0
+    for field in register.fields.values():
+        covered |= field.mask
+        yield field.read.effects, field.read.provenance.basis
+    if covered != register.mask or register.read.provenance.basis is not Basis.SILENT:
+        yield register.read.effects, register.read.provenance.basis
+
+
+def judge_read(contract: Contract, members: tuple[Register, ...], as_group: bool = False) -> ReadJudgement | Refused:
+    """Judge one read of these registers (one, or the members of a group in its order)."""
+    effects: set[ReadEffect] = set()
+    bases: set[Basis] = set()
+    gates: list[str] = []
+    owner = Owner.EXCLUSIVE
+    for register in members:
+        if not register.access.readable:
+            return Refused(
+                "write_only",
+                register.name,
+                None,
+                f"{register.name} cannot be read (access {register.access})",
+                "read a register that shows its state, if the contract names one",
+            )
+        for touched in overlapping(contract, register):
+            if not touched.access.readable:
+                continue
+            for found, basis in _reads_of(touched):
+                effects |= found
+                bases.add(basis)
+        if register.read.gate is not None:
+            gates.append(register.read.gate)
+        if register.owner is Owner.SHARED:
+            owner = Owner.SHARED
+    if len(effects) > 1:
+        effects.discard(ReadEffect.NONE)
+    policies = [READ_POLICY[e] for e in effects]
+    keyless = strictest([p.keyless for p in policies])
+    latch_alone = ReadEffect.LATCH in effects and not as_group
+    clean = keyless is When.YES or (keyless is When.EXCLUSIVE and owner is Owner.EXCLUSIVE and not latch_alone)
+    return ReadJudgement(
+        effects=frozenset(effects),
+        basis=min(bases, key=WEAKEST_FIRST.index),
+        clean=clean,
+        consuming=any(p.consuming for p in policies),
+        closes_as_lost=any(p.closes_as_lost for p in policies),
+        retry=strictest([p.retry for p in policies]),
+        block=strictest([p.block for p in policies]),
+        poll=strictest([p.poll for p in policies]),
+        verify=strictest([p.verify for p in policies]),
+        gates=tuple(gates),
+    )
+
+
+def refuse_as_clean(judgement: ReadJudgement, name: str) -> Refused | None:
+    """The refusal if a read with side effects is asked for as a clean one."""
+    if judgement.clean:
+        return None
+    words = ", ".join(sorted(judgement.effects))
+    why = "nobody has said what reading it does" if ReadEffect.UNKNOWN in judgement.effects else f"reading it: {words}"
+    return Refused(
+        "read_has_side_effects",
+        name,
+        None,
+        f"{name} is not a clean read ({why}; provenance {judgement.basis})",
+        "use reg.read_effectful with a key (read --effectful), and only if you mean it",
+    )
+
+
+def refuse_as_effectful(judgement: ReadJudgement, name: str) -> Refused | None:
+    """The refusal if a clean read is asked for under a key."""
+    if not judgement.clean:
+        return None
+    return Refused(
+        "read_is_clean",
+        name,
+        None,
+        f"{name} is a clean read: it needs no key and may be repeated",
+        "use reg.read",
+    )
+
+
+def may_repeat_read(judgement: ReadJudgement, stage: Stage) -> bool:
+    """Whether an automatic repeat is allowed at this stage."""
+    return stage is Stage.PREPARATION or (judgement.clean and judgement.retry in (When.YES, When.GROUP))
+
+
+def may_repeat_write(_: WriteJudgement, stage: Stage) -> bool:
+    """Whether an automatic repeat is allowed at this stage: never once it has been dispatched."""
+    return stage is Stage.PREPARATION
+
+
+def may_merge(judgement: ReadJudgement) -> bool:
+    """Whether the read may be merged with its neighbours into one transfer."""
+    return judgement.block is When.YES
+
+
+def may_poll(judgement: ReadJudgement, owner: Owner) -> bool:
+    """Whether a watcher, a snapshot or a dump may touch the register."""
+    return judgement.poll is When.YES or (judgement.poll is When.EXCLUSIVE and owner is Owner.EXCLUSIVE)
+
+
+def constant_neutral(effect: WriteEffect, width_bits: int) -> int | None:
+    """The value that leaves a field alone whatever it holds; None if there is no such constant."""
+    match WRITE_POLICY[effect].neutral:
+        case Neutral.ZERO:
+            return 0
+        case Neutral.ONE:
+            return (1 << width_bits) - 1
+        case _:
+            return None
+
+
+def _touched(register: Register, value: int, named: frozenset[str] | None) -> list[tuple[Field | None, WriteSpec]]:
+    """The fields a write changes, with what writing them does; None stands for bits without a field.
+
+    `named` are the fields of a field update; None for a whole-register write, which touches every field it does
+    not write the constant neutral value into.
+    """
+    touched: list[tuple[Field | None, WriteSpec]] = []
+    covered = 0
+    for field in register.fields.values():
+        covered |= field.mask
+        if not field.access.writable or (field.reserved is not None and named is None):
+            continue
+        if named is not None:
+            if field.name in named:
+                touched.append((field, field.write))
+            continue
+        if (value & field.mask) >> field.lsb != constant_neutral(field.write.effect, field.width_bits):
+            touched.append((field, field.write))
+    if named is None and covered != register.mask:
+        loose = register.mask & ~covered
+        neutral = constant_neutral(register.write.effect, register.width_bits)
+        if neutral is None or value & loose != neutral & loose or not register.fields:
+            touched.append((None, register.write))
+    return touched
+
+
+def judge_write(
+    contract: Contract, register: Register, value: int, named: frozenset[str] | None = None
+) -> WriteJudgement | Refused:
+    """Judge a write of the raw `value` to the whole register; `named` are the fields a field update means."""
+    refused = _refuse_value(contract, register, value, named)
+    if refused is not None:
+        return refused
+    touched = _touched(register, value, named)
+    if not touched:
+        return Refused(
+            "changes_nothing",
+            register.name,
+            None,
+            f"{register.name}: {value:#x} leaves every field alone",
+            "name the field that should change",
+        )
+    specs = [spec for _, spec in touched]
+    approval = [f"contract: {register.name} requires approval" for s in specs if s.approval == "required"][:1]
+    approval += [f"effect {s.effect} always needs approval" for s in specs if WRITE_POLICY[s.effect].always_approval][
+        :1
+    ]
+    if register.persistence is Persistence.NONVOLATILE:
+        approval.append("the value is nonvolatile")
+    effect = worst_write(frozenset(s.effect for s in specs))
+    windows = [s.window_ms for s in specs if s.window_ms is not None]
+    policy = WRITE_POLICY[effect]
+    return WriteJudgement(
+        effect=effect,
+        basis=min((s.provenance.basis for s in specs), key=WEAKEST_FIRST.index),
+        approval=tuple(approval),
+        verify=_verification(contract, register, specs),
+        signals=tuple({signal: None for s in specs for signal in s.signals}),
+        window_ms=max(windows, default=None),
+        reconcile=policy.reconcile,
+        repeat=policy.repeat,
+        gates=tuple({s.gate: None for s in [register.write, *specs] if s.gate is not None}),
+    )
+
+
+def _verification(contract: Contract, register: Register, specs: list[WriteSpec]) -> Verify:
+    """How success is shown: the most demanding of the touched fields' own words, else what the effect allows."""
+    stated = [s.verify for s in specs if s.verify is not None]
+    for by in ("read_back", "signal"):
+        for verify in stated:
+            if verify.by == by:
+                return verify if by == "signal" or readable_back(contract, register, verify) else Verify("none")
+    if stated:
+        return Verify("none")
+    worst = WRITE_POLICY[worst_write(frozenset(s.effect for s in specs))]
+    if worst.verify is When.NO:
+        return Verify("signal") if any(s.signals for s in specs) else Verify("none")
+    own = Verify("read_back")
+    return own if readable_back(contract, register, own) else Verify("none")
+
+
+def readable_back(contract: Contract, register: Register, verify: Verify) -> bool:
+    """Whether the register that would be read back can be read cleanly."""
+    target = contract.registers.get(verify.register) if verify.register is not None else register
+    if target is None or not target.access.readable:
+        return False
+    judged = judge_read(contract, (target,))
+    return isinstance(judged, ReadJudgement) and judged.clean
+
+
+def _refuse_value(contract: Contract, register: Register, value: int, named: frozenset[str] | None) -> Refused | None:
+    name = register.name
+    if not register.access.writable:
+        return Refused(
+            "read_only", name, None, f"{name} cannot be written (access {register.access})", "read it instead"
+        )
+    if not 0 <= value <= register.mask:
+        return Refused(
+            "out_of_range",
+            name,
+            None,
+            f"{name} has {register.width_bits} bits; {value:#x} does not fit",
+            f"a value from 0 to {register.mask:#x}",
+        )
+    outside = _outside(register.write, value, register.quantity.encoding)
+    if outside is not None:
+        return Refused(outside[0], name, None, f"{name}: {outside[1]}", outside[2])
+    for field in register.fields.values():
+        part = (value & field.mask) >> field.lsb
+        if named is not None and field.name not in named:
+            continue
+        if not field.access.writable:
+            if named is not None:
+                return Refused("read_only", name, field.name, f"{name}.{field.name} cannot be written", "leave it out")
+            continue
+        if field.reserved is not None and (
+            named is not None or (field.reserved != "keep" and part != _reserved_value(field))
+        ):
+            return Refused(
+                "reserved_bits",
+                name,
+                field.name,
+                f"{name}.{field.name} is reserved and must be {field.reserved}; {part:#x} was given",
+                f"write {_reserved_value(field):#x} there, or update the fields you mean",
+            )
+        outside = _outside(field.write, part, field.quantity.encoding)
+        if outside is not None:
+            return Refused(outside[0], name, field.name, f"{name}.{field.name}: {outside[1]}", outside[2])
+    for assume in contract.assumes:
+        if assume.register == name:
+            field = register.fields[assume.field]
+            part = (value & field.mask) >> field.lsb
+            if part != assume.value:
+                return Refused(
+                    "breaks_assumption",
+                    name,
+                    field.name,
+                    f"{name}.{field.name} = {part} would make this contract's {assume.purpose} wrong",
+                    f"keep {field.name} = {assume.value}",
+                )
+    return None
+
+
+def _reserved_value(field: Field) -> int:
+    return (1 << field.width_bits) - 1 if field.reserved == "one" else 0
+
+
+def _outside(spec: WriteSpec, value: int, encoding: Encoding) -> tuple[str, str, str] | None:
+    """The rule that a raw value breaks, with message and cure. Limits of floats are judged by `judge_number`."""
+    if spec.mask is not None and value & ~spec.mask:
+        return "outside_mask", f"{value:#x} has bits outside the mask {spec.mask:#x}", f"only bits of {spec.mask:#x}"
+    if spec.limits is not None and encoding not in (Encoding.FLOAT32, Encoding.FLOAT64):
+        low, high = spec.limits.minimum, spec.limits.maximum
+        if (low is not None and value < low) or (high is not None and value > high):
+            span = f"{low if low is not None else 0} to {high if high is not None else 'the top of the register'}"
+            return "out_of_limits", f"{value:#x} ({value}) is outside its limits", f"a value from {span}"
+    if spec.values and value not in spec.values.values():
+        words = ", ".join(f"{n} = {v:#x}" for n, v in spec.values.items())
+        return "not_a_value", f"{value:#x} is not a value that may be written", f"one of {words}"
+    return None
+
+
+def judge_number(register: Register, number: float) -> Refused | None:
+    """Refuse a floating-point value outside the limits, which are in the register's unit."""
+    limits = register.write.limits
+    if limits is None:
+        return None
+    if (
+        number != number
+        or (limits.minimum is not None and number < limits.minimum)
+        or (limits.maximum is not None and number > limits.maximum)
+    ):
+        return Refused(
+            "out_of_limits",
+            register.name,
+            None,
+            f"{register.name}: {number} is outside its limits",
+            f"a value from {limits.minimum} to {limits.maximum} {register.quantity.unit or ''}".rstrip(),
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateJudgement:
+    """How a field update is put together.
+
+    Attributes:
+        needs_current: True if the register must be read first.
+        constant: value of all bits that do not come from the current value or the caller.
+        from_current: mask of the bits that are written back as they were read.
+    """
+
+    needs_current: bool
+    constant: int
+    from_current: int
+
+
+def judge_update(contract: Contract, register: Register, named: frozenset[str]) -> UpdateJudgement | Refused:
+    """Judge whether the named fields can be changed while every other one is left alone."""
+    name = register.name
+    unknown = sorted(named - set(register.fields))
+    if unknown:
+        return Refused(
+            "no_such_field",
+            name,
+            unknown[0],
+            f"{name} has no field {unknown[0]}",
+            "one of " + ", ".join(register.fields),
+        )
+    constant = from_current = covered = 0
+    for field in register.fields.values():
+        covered |= field.mask
+        if field.name in named or not field.access.writable:
+            continue
+        if field.reserved in ("zero", "one"):
+            constant |= _reserved_value(field) << field.lsb
+            continue
+        kept = _neutral_of(field.write.effect, field.volatile, register, f"{name}.{field.name}", field.width_bits)
+        if isinstance(kept, Refused):
+            return kept
+        if kept is None:
+            from_current |= field.mask
+        else:
+            constant |= kept << field.lsb
+    loose = register.mask & ~covered
+    if loose:
+        kept = _neutral_of(
+            register.write.effect, register.volatile, register, f"{name} (bits {loose:#x})", register.width_bits
+        )
+        if isinstance(kept, Refused):
+            return kept
+        if kept is None:
+            from_current |= loose
+        else:
+            constant |= kept & loose
+    if from_current:
+        judged = judge_read(contract, (register,))
+        if isinstance(judged, Refused) or not judged.clean:
+            blocking = next((f.name for f in register.fields.values() if f.mask & from_current), None)
+            return Refused(
+                "unsafe_update",
+                name,
+                blocking,
+                f"{name}: the other bits ({from_current:#x}) must be read first, and that read is not clean",
+                "write the whole register with reg.write, stating every bit",
+            )
+    return UpdateJudgement(bool(from_current), constant, from_current)
+
+
+def _neutral_of(
+    effect: WriteEffect, volatile: bool, register: Register, where: str, width_bits: int
+) -> int | Refused | None:
+    """The constant that leaves a field alone, None for its current value, or why there is neither."""
+    constant = constant_neutral(effect, width_bits)
+    if constant is not None:
+        return constant
+    if WRITE_POLICY[effect].neutral in (Neutral.CURRENT, Neutral.NON_LOCKING):
+        if volatile:
+            why = "hardware changes it by itself"
+        elif register.owner is Owner.SHARED:
+            why = "another master may write it"
+        else:
+            return None
+    else:
+        why = f"writing it ({effect}) always has an effect"
+    return Refused(
+        "unsafe_update",
+        register.name,
+        where.partition(".")[2] or None,
+        f"{where} has no value that leaves it alone: {why}",
+        "write the whole register with reg.write, stating every bit",
+    )

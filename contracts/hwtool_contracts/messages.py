@@ -1,0 +1,324 @@
+"""The requests and the one result shape as types; JSON Schema and OpenRPC are generated from them.
+
+Parameters refuse unknown members (a typo matters on hardware); values are hex strings, since 64-bit integers do not
+survive JSON numbers everywhere. Names are a contract with outside programs: they are added to, never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Key = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9._:-]{8,120}\Z",
+        description="idempotency key: 8 to 120 characters of A-Z a-z 0-9 . _ : -",
+    ),
+]
+Text500 = Annotated[str, Meta(max_length=500)]
+Names = Annotated[list[str], Meta(min_length=1, max_length=32)]
+Millis = Annotated[int, Meta(ge=0, le=86_400_000)]
+WallMillis = Annotated[int, Meta(ge=0, description="milliseconds of the host's wall clock since 1970, see describe")]
+
+
+class ValueObject(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A value in another form than a raw integer: exactly one of scaled, text and hex.
+
+    Attributes:
+        scaled: decimal string in `unit`; converted exactly.
+        round: `nearest` to accept the nearest representable value.
+    """
+
+    scaled: str | None = None
+    unit: str | None = None
+    round: Literal["nearest"] | None = None
+    text: str | None = None
+    hex: str | None = None
+
+    def __post_init__(self) -> None:
+        if sum(v is not None for v in (self.scaled, self.text, self.hex)) != 1:
+            raise ValueError("a value object has exactly one of scaled, text and hex")
+
+
+Value = int | str | ValueObject
+
+
+class StoreSeen(Struct, forbid_unknown_fields=True):
+    """The highest store state a caller saw: a store below it has been rolled back."""
+
+    id: str
+    seq: int
+
+
+class NoParams(Struct, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class DescribeParams(Struct, forbid_unknown_fields=True):
+    """`describe`."""
+
+    topic: str | None = None
+
+
+class FindParams(Struct, forbid_unknown_fields=True):
+    """`reg.find`."""
+
+    query: str = ""
+    device: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    cursor: str | None = None
+
+
+class ContractParams(Struct, forbid_unknown_fields=True):
+    """`reg.contract`."""
+
+    register: str
+
+
+class ReadParams(Struct, forbid_unknown_fields=True):
+    """`reg.read`: clean registers of one device."""
+
+    registers: Names
+    run: int | None = None
+    generation: int | None = None
+    contract_digest: str | None = None
+    deadline_ms: Millis | None = None
+
+
+class _Keyed(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What every keyed request may carry."""
+
+    key: Key
+    reason: Text500 | None = None
+    run: int | None = None
+    expect: dict[str, Value] | None = None
+    dry_run: bool = False
+    generation: int | None = None
+    contract_digest: str | None = None
+    store: StoreSeen | None = None
+    deadline_ms: Millis | None = None
+    queue_ms: Millis | None = None
+    not_after: WallMillis | None = None
+
+
+class ReadEffectfulParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """`reg.read_effectful`: exactly these registers, in order, under one intent."""
+
+    register: str | None = None
+    registers: Names | None = None
+    count: Annotated[int, Meta(ge=1, le=4096)] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.register is None) == (self.registers is None):
+            raise ValueError("exactly one of register and registers")
+
+
+class WriteParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """`reg.write`: a whole register, or the members of a group."""
+
+    register: str | None = None
+    value: Value | None = None
+    mask: int | str | None = None
+    registers: dict[str, Value] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.register is None) == (self.registers is None):
+            raise ValueError("exactly one of register and registers")
+        if (self.register is None) != (self.value is None):
+            raise ValueError("register and value go together")
+
+
+class UpdateParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """`reg.update`: named fields of one register; the others keep their state."""
+
+    register: str
+    fields: Annotated[dict[str, Value], Meta(min_length=1)]
+
+
+class PlanParams(Struct, forbid_unknown_fields=True):
+    """`reg.plan`: what the request would send, without sending it."""
+
+    method: Literal["reg.read_effectful", "reg.write", "reg.update"]
+    params: dict[str, Any]
+
+
+class OpGetParams(Struct, forbid_unknown_fields=True):
+    """`op.get`, by id or by key."""
+
+    id: int | None = None
+    key: Key | None = None
+    verify: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.id is None) == (self.key is None):
+            raise ValueError("exactly one of id and key")
+
+
+class OpWaitParams(Struct, forbid_unknown_fields=True):
+    """`op.wait`, by id or by key."""
+
+    id: int | None = None
+    key: Key | None = None
+    wait_ms: Annotated[int, Meta(ge=0, le=25_000)] = 25_000
+
+    def __post_init__(self) -> None:
+        if (self.id is None) == (self.key is None):
+            raise ValueError("exactly one of id and key")
+
+
+class JournalParams(Struct, forbid_unknown_fields=True):
+    """`journal.read`: the audit chain, oldest first."""
+
+    device: str | None = None
+    since: int | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 100
+    cursor: str | None = None
+
+
+class ApprovalParams(Struct, forbid_unknown_fields=True):
+    """`approval.show`."""
+
+    approval: int
+
+
+class ApproveParams(Struct, forbid_unknown_fields=True):
+    """`approval.approve`: the code comes from approval.show."""
+
+    approval: int
+    code: str
+
+
+class DenyParams(Struct, forbid_unknown_fields=True):
+    """`approval.deny`."""
+
+    approval: int
+    reason: Text500
+
+
+class SettleParams(Struct, forbid_unknown_fields=True):
+    """`op.settle`: a person's verdict on an unknown operation."""
+
+    id: int
+    verdict: Literal["applied", "satisfied", "not_applied", "partial", "lost", "superseded", "abandoned"]
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class HoldParams(Struct, forbid_unknown_fields=True):
+    """`device.hold` and `device.release`."""
+
+    device: str
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class Method(NamedTuple):
+    """One method of the surface.
+
+    Attributes:
+        params: type of its parameters.
+        operator: only on the operator socket.
+        summary: one line for OpenRPC and the manual.
+    """
+
+    params: type[Struct]
+    operator: bool
+    summary: str
+
+
+METHODS: Final[dict[str, Method]] = {
+    "describe": Method(DescribeParams, False, "Who the daemon is, the caller's role, a key prefix, the guide."),
+    "rpc.discover": Method(NoParams, False, "This surface as an OpenRPC document."),
+    "device.list": Method(NoParams, False, "Every device with contract, generation, held."),
+    "reg.find": Method(FindParams, False, "Registers whose name or contract matches."),
+    "reg.contract": Method(ContractParams, False, "What one register promises."),
+    "reg.read": Method(ReadParams, False, "Read clean registers; no key, may be repeated."),
+    "reg.read_effectful": Method(
+        ReadEffectfulParams, False, "Read registers whose read has effects, once, under a key."
+    ),
+    "reg.plan": Method(PlanParams, False, "The exact transfers a keyed request would send."),
+    "reg.write": Method(WriteParams, False, "Write a whole register or a group, once, under a key."),
+    "reg.update": Method(UpdateParams, False, "Change fields of one register, once, under a key."),
+    "op.get": Method(OpGetParams, False, "An operation by id or key."),
+    "op.wait": Method(OpWaitParams, False, "Wait until an operation has ended, at most 25 s."),
+    "journal.read": Method(JournalParams, False, "What was attempted and how it ended."),
+    "approval.list": Method(NoParams, True, "Requests that wait for a person."),
+    "approval.show": Method(ApprovalParams, True, "What a request would do, and the code that approve needs."),
+    "approval.approve": Method(ApproveParams, True, "Grant one request once."),
+    "approval.deny": Method(DenyParams, True, "Deny one request with a reason."),
+    "op.settle": Method(SettleParams, True, "End an unknown operation with a person's verdict."),
+    "device.hold": Method(HoldParams, True, "Stop effectful requests to a device."),
+    "device.release": Method(HoldParams, True, "Take a person's hold off a device."),
+}
+
+
+class Result(Struct, kw_only=True):
+    """The one shape of every outcome; `effects` is always there, members that do not apply are null.
+
+    Attributes:
+        effects: what was observed of this dispatch: applied, none or unknown.
+        retry: and `next` only for pending_approval and in_progress.
+    """
+
+    status: Literal["done", "pending_approval", "in_progress", "failed"]
+    ok: bool
+    effects: Literal["applied", "none", "unknown"]
+    verdict: str | None = None
+    id: int | None = None
+    key: str | None = None
+    summary: str = ""
+    values: list[dict[str, Any]] | None = None
+    at: str | None = None
+    contract_digest: str | None = None
+    generation: int | None = None
+    verified: bool | str | None = None
+    store: dict[str, Any] | None = None
+    evidence: dict[str, Any] | None = None
+    replayed: bool = False
+    dry_run: bool = False
+    simulated: bool = False
+    durable: bool = True
+    warnings: list[str] = msgspec.field(default_factory=list)
+    error: dict[str, Any] | None = None
+    retry: str | UnsetType = UNSET
+    next: dict[str, Any] | UnsetType = UNSET
+    approval: int | UnsetType = UNSET
+    describe: dict[str, Any] | UnsetType = UNSET
+    devices: list[dict[str, Any]] | UnsetType = UNSET
+    matches: list[dict[str, Any]] | UnsetType = UNSET
+    contract: dict[str, Any] | UnsetType = UNSET
+    transfers: list[dict[str, Any]] | UnsetType = UNSET
+    op: dict[str, Any] | UnsetType = UNSET
+    approvals: list[dict[str, Any]] | UnsetType = UNSET
+    entries: list[dict[str, Any]] | UnsetType = UNSET
+    cursor: str | UnsetType | None = UNSET
+    openrpc: dict[str, Any] | UnsetType = UNSET
+
+
+def schemas() -> dict[str, Any]:
+    """JSON Schema of every parameter type and of the result, by type name."""
+    types = {method.params for method in METHODS.values()} | {Result}
+    ordered = sorted(types, key=lambda kind: kind.__name__)
+    _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    return dict(components)
+
+
+def openrpc(version: str) -> dict[str, Any]:
+    """The surface as an OpenRPC 1.2 document."""
+    return {
+        "openrpc": "1.2.6",
+        "info": {"title": "hwtool", "version": version},
+        "methods": [
+            {
+                "name": name,
+                "summary": method.summary,
+                "paramStructure": "by-name",
+                "params": [{"name": "params", "schema": {"$ref": f"#/components/schemas/{method.params.__name__}"}}],
+                "result": {"name": "result", "schema": {"$ref": "#/components/schemas/Result"}},
+                "x-role": "operator" if method.operator else "agent",
+            }
+            for name, method in METHODS.items()
+        ],
+        "components": {"schemas": schemas()},
+    }

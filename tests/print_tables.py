@@ -1,0 +1,37 @@
+"""Print the tables of the manual from the code: `python tests/print_tables.py errors|vocabulary`; the tests compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
+from hwtool_contracts.errors import CATALOGUE
+
+
+def errors() -> Iterator[str]:
+    """The rows of docs/errors.md."""
+    for code, entry in CATALOGUE.items():
+        retry = entry.retry.value + (f", then {entry.later_retry.value}" if entry.later_retry else "")
+        exits = str(entry.exit_code) + (f", {entry.exit_if_sent} if sent" if entry.exit_if_sent else "")
+        cells = [f"`{code}`", ", ".join(entry.fields), entry.error_class.value, retry, entry.action.value, exits]
+        yield "| " + " | ".join([*cells, entry.cause]) + " |"
+
+
+def read_effects() -> Iterator[str]:
+    """The read table of docs/vocabulary.md."""
+    for effect, policy in READ_POLICY.items():
+        conditions = [w.value for w in (policy.retry, policy.block, policy.poll, policy.verify, policy.keyless)]
+        yield "| " + " | ".join([f"`{effect}`", *conditions, "yes" if policy.consuming else "no"]) + " |"
+
+
+def write_effects() -> Iterator[str]:
+    """The write table of docs/vocabulary.md."""
+    for effect, policy in WRITE_POLICY.items():
+        words = [policy.verify.value, policy.reconcile.value, policy.repeat.value, policy.neutral.value]
+        yield "| " + " | ".join([f"`{effect}`", *words, str(policy.severity)]) + " |"
+
+
+if __name__ == "__main__":
+    for table in {"errors": [errors], "vocabulary": [read_effects, write_effects]}[sys.argv[1]]:
+        print("\n".join(table()))
