@@ -1,0 +1,206 @@
+"""The bus contract: transfers, the three answers, and the two methods a bus owes.
+
+What a bus guarantees
+- `perform` sends one transfer at most once and answers when it is over. Every retry of every lower layer is off.
+- `Confirmed` says that the device took part to the end; `Rejected` says that it is *proved* not to have acted, and
+  names the proof; anything else is `Ambiguous`. An exception counts as Ambiguous.
+- `quiesce` returns when nothing that was sent before can still arrive, and leaves the line empty.
+
+What a bus need not do: lock against other threads of this process (its worker does), know registers, remember.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from hwtool_contracts.model import Space
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterRead:
+    """Read `size_bytes` at `offset` of the device at `address`, in one transaction.
+
+    Attributes:
+        offset_bytes: bytes of the offset on a memory-like bus.
+        function: Modbus function code; None elsewhere.
+    """
+
+    address: int
+    space: Space
+    offset: int
+    size_bytes: int
+    offset_bytes: int = 1
+    function: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterWrite:
+    """Write `data` at `offset` of the device at `address`, in one transaction.
+
+    Attributes:
+        atomic: the device takes the data whole or not at all (a proof of non-execution needs it).
+    """
+
+    address: int
+    space: Space
+    offset: int
+    data: bytes
+    offset_bytes: int = 1
+    function: int | None = None
+    atomic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Write bytes, then read bytes, in one transaction, for devices without registers."""
+
+    address: int
+    write: bytes
+    read_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text of a line protocol, with or without a reply."""
+
+    text: str
+    expects_reply: bool
+
+
+Transfer = RegisterRead | RegisterWrite | Message | Line
+
+
+class Sent(StrEnum):
+    """How far a transfer of unknown outcome got."""
+
+    ADDRESS = "address"
+    DATA = "data"
+    REPLY = "reply"
+    TRANSFER_LIMIT = "transfer_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The device took part to the end; `data` is what it answered."""
+
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The device is proved not to have acted.
+
+    Attributes:
+        fault: what the bus said, in its own words.
+        proof: which line of the bus's proof table shows that nothing happened.
+    """
+
+    fault: str
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """It cannot be told whether the device acted.
+
+    Attributes:
+        stage: how far the transfer got.
+        fault: what was seen.
+    """
+
+    stage: Sent
+    fault: str
+
+
+Answer = Confirmed | Rejected | Ambiguous
+
+
+class Bus(Protocol):
+    """What every transport implements."""
+
+    def perform(self, transfer: Transfer) -> Answer:
+        """Send one transfer at most once; blocks until it is over."""
+        ...
+
+    def quiesce(self, until_s: float) -> None:
+        """Wait until the monotonic time `until_s`, then empty the line; nothing sent before may still arrive.
+
+        Raises:
+            OSError: the line cannot be emptied or reopened.
+        """
+        ...
+
+
+@runtime_checkable
+class Testifies(Protocol):
+    """A bus whose devices can show that they did not restart."""
+
+    def boot_evidence(self, address: int) -> str | None:
+        """A word that is the same for as long as the device has not restarted; None if it cannot tell."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A bus that holds something to give back."""
+
+    def close(self) -> None:
+        """Release port and locks; no device is touched."""
+        ...
+
+
+def as_object(transfer: Transfer) -> dict[str, Any]:
+    """A transfer as plans, logs and rows show it; data as hex. `from_object` is the inverse."""
+    match transfer:
+        case RegisterRead() | RegisterWrite():
+            shown: dict[str, Any] = {
+                "do": "read" if isinstance(transfer, RegisterRead) else "write",
+                "address": f"{transfer.address:#04x}",
+                "space": transfer.space.value,
+                "offset": f"{transfer.offset:#06x}" if transfer.offset > 0xFF else f"{transfer.offset:#04x}",
+                "offset_bytes": transfer.offset_bytes,
+                "function": transfer.function,
+            }
+            if isinstance(transfer, RegisterRead):
+                return shown | {"size_bytes": transfer.size_bytes}
+            return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
+        case Message(address, write, read_bytes):
+            return {"do": "message", "address": f"{address:#04x}", "data": write.hex(), "read_bytes": read_bytes}
+        case Line(text, expects_reply):
+            return {"do": "line", "text": text, "expects_reply": expects_reply}
+
+
+def from_object(shown: dict[str, Any]) -> Transfer:
+    """The transfer that `as_object` showed.
+
+    Raises:
+        ValueError: not the object of a transfer.
+    """
+    match shown.get("do"):
+        case "read":
+            return RegisterRead(
+                int(shown["address"], 0),
+                Space(shown["space"]),
+                int(shown["offset"], 0),
+                shown["size_bytes"],
+                shown["offset_bytes"],
+                shown["function"],
+            )
+        case "write":
+            return RegisterWrite(
+                int(shown["address"], 0),
+                Space(shown["space"]),
+                int(shown["offset"], 0),
+                bytes.fromhex(shown["data"]),
+                shown["offset_bytes"],
+                shown["function"],
+                shown["atomic"],
+            )
+        case "message":
+            return Message(int(shown["address"], 0), bytes.fromhex(shown["data"]), shown["read_bytes"])
+        case "line":
+            return Line(shown["text"], shown["expects_reply"])
+        case other:
+            raise ValueError(f"no transfer is called {other!r}")

@@ -1,0 +1,262 @@
+"""Modbus RTU over a serial line: functions 03, 04, 06 and 16, each frame sent once.
+
+Frames are: unit address, function, data, CRC-16 (polynomial 0xA001 reflected, initial 0xFFFF, low byte first).
+Before a frame the line is silent for 3.5 characters, at least 1.75 ms above 19200 baud.
+
+Source: Modbus over Serial Line V1.02, 2.5.1 (RTU framing); Modbus Application Protocol V1.1b3, 6 and 7.
+
+A reply later than the quarantine cannot be told from the reply to the next request of the same form: RTU has no
+transaction number. That is a limit of the protocol, not of this file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import serial
+
+from hwtool_contracts.model import Space
+from hwtool_registers.bus import (
+    Ambiguous,
+    Answer,
+    Confirmed,
+    Line,
+    Message,
+    RegisterRead,
+    RegisterWrite,
+    Rejected,
+    Sent,
+    Transfer,
+)
+
+EXCEPTIONS: Final = {
+    0x01: "illegal function",
+    0x02: "illegal data address",
+    0x03: "illegal data value",
+    0x04: "device failure",
+    0x05: "acknowledge",
+    0x06: "device busy",
+    0x08: "memory parity error",
+    0x0A: "gateway path unavailable",
+    0x0B: "gateway target failed to respond",
+}
+
+MAX_DRAINS: Final = 1000  # reads of up to 256 bytes before a line counts as babbling
+
+# The proof table: which exceptions show that the device did not act. 01 to 03 are checked before execution
+# (Application Protocol V1.1b3, the state diagrams of 6.x), for several registers only where the contract says that the
+# device takes them whole or not at all; 06 says that the request was not taken up. All others prove nothing.
+PROVES_ALWAYS: Final = frozenset({0x06})
+PROVES_IF_ATOMIC: Final = frozenset({0x01, 0x02, 0x03})
+
+
+@dataclass(frozen=True, slots=True)
+class RtuSettings:
+    """A serial line.
+
+    Attributes:
+        response_ms: how long a device may take to begin and end its reply.
+        gap_ms: silence before a frame; None: 3.5 characters.
+    """
+
+    path: str
+    baud: int = 19200
+    parity: Literal["none", "even", "odd"] = "none"
+    stop_bits: int = 1
+    response_ms: int = 1000
+    gap_ms: float | None = None
+
+
+def crc16(data: bytes) -> int:
+    """The CRC of a frame without its CRC."""
+    crc = 0xFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ 0xA001 if crc & 1 else crc >> 1
+    return crc
+
+
+def framed(body: bytes) -> bytes:
+    """A frame: the body with its CRC, low byte first."""
+    return body + crc16(body).to_bytes(2, "little")
+
+
+def request_of(transfer: RegisterRead | RegisterWrite) -> bytes:
+    """The frame of a transfer.
+
+    Raises:
+        ValueError: the transfer cannot be said in one frame of the functions supported.
+    """
+    head = bytes([transfer.address, transfer.function or 0]) + transfer.offset.to_bytes(2, "big")
+    match transfer:
+        case RegisterRead(function=3 | 4) if transfer.size_bytes % 2 == 0 and 2 <= transfer.size_bytes <= 250:
+            return framed(head + (transfer.size_bytes // 2).to_bytes(2, "big"))
+        case RegisterWrite(function=6) if len(transfer.data) == 2:
+            return framed(head + transfer.data)
+        case RegisterWrite(function=16) if len(transfer.data) % 2 == 0 and 2 <= len(transfer.data) <= 246:
+            size = len(transfer.data)
+            return framed(head + (size // 2).to_bytes(2, "big") + bytes([size]) + transfer.data)
+        case _:
+            raise ValueError(f"no Modbus frame for {transfer}")
+
+
+def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
+    """What a reply frame says about the request; pure, and where the proof table is applied."""
+    if len(frame) < 5:
+        return Ambiguous(Sent.REPLY, f"fragment of {len(frame)} bytes: {frame.hex()}")
+    if framed(frame[:-2]) != frame:
+        return Ambiguous(Sent.REPLY, f"CRC error in {len(frame)} bytes: {frame.hex()}")
+    function = transfer.function or 0
+    if frame[0] != transfer.address or frame[1] & 0x7F != function:
+        return Ambiguous(Sent.REPLY, f"reply of unit {frame[0]} function {frame[1]:#04x} to another request")
+    if frame[1] & 0x80:
+        return _exception(transfer, frame[2])
+    match transfer:
+        case RegisterRead():
+            data = frame[3:-2]
+            if frame[2] != len(data) or len(data) != transfer.size_bytes:
+                return Ambiguous(Sent.REPLY, f"{len(data)} data bytes came, {transfer.size_bytes} were asked for")
+            return Confirmed(data)
+        case RegisterWrite():
+            wanted = request_of(transfer)[2:6]
+            if frame[2:6] != wanted or len(frame) != 8:
+                return Ambiguous(Sent.REPLY, f"echo {frame[2:-2].hex()} differs from {wanted.hex()}")
+            return Confirmed()
+
+
+def _exception(transfer: RegisterRead | RegisterWrite, code: int) -> Answer:
+    fault = f"Modbus exception {code:02X} ({EXCEPTIONS.get(code, 'not in the standard')})"
+    atomic = not isinstance(transfer, RegisterWrite) or transfer.atomic
+    if code in PROVES_ALWAYS or (code in PROVES_IF_ATOMIC and atomic):
+        return Rejected(fault, f"modbus-exception-{code:02X}")
+    return Ambiguous(Sent.REPLY, fault)
+
+
+def _reply_bytes(transfer: RegisterRead | RegisterWrite) -> int:
+    return 5 + transfer.size_bytes if isinstance(transfer, RegisterRead) else 8
+
+
+class ModbusRtu:
+    """One serial line with Modbus RTU devices; opens the port at the first transfer, locked against other programs.
+
+    Args:
+        clock: monotonic seconds, and
+        sleep: how to wait; injected for tests.
+    """
+
+    def __init__(
+        self,
+        settings: RtuSettings,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._sleep = sleep
+        self._port: serial.Serial | None = None
+        self._last_activity_s = float("-inf")
+        bits = 11 / settings.baud
+        self._gap_s = settings.gap_ms / 1000 if settings.gap_ms is not None else max(3.5 * bits, 0.00175)
+
+    def open(self) -> None:
+        """Open and lock the port.
+
+        Raises:
+            OSError: absent, not permitted, or in use by another program.
+        """
+        if self._port is not None:
+            return
+        parity = {"none": serial.PARITY_NONE, "even": serial.PARITY_EVEN, "odd": serial.PARITY_ODD}
+        # both kinds of lock: flock (exclusive=True) against cooperating programs, TIOCEXCL against plain opens
+        port = serial.Serial(
+            self._settings.path,
+            self._settings.baud,
+            parity=parity[self._settings.parity],
+            stopbits=self._settings.stop_bits,
+            exclusive=True,
+            write_timeout=self._settings.response_ms / 1000,
+        )
+        fcntl.ioctl(port.fileno(), termios.TIOCEXCL)
+        self._port = port
+
+    def close(self) -> None:
+        """Give the port back."""
+        port, self._port = self._port, None
+        if port is not None:
+            port.close()
+
+    def perform(self, transfer: Transfer) -> Answer:
+        """Send one request frame and wait for its reply; see the bus contract."""
+        if isinstance(transfer, Message | Line) or transfer.space not in (Space.HOLDING, Space.INPUT):
+            return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
+        request = request_of(transfer)
+        try:
+            self.open()
+        except (OSError, ValueError) as error:
+            return Rejected(f"cannot open {self._settings.path}: {error}", "port-not-opened")
+        port = self._port
+        if port is None:
+            return Rejected("the port is closed", "port-not-opened")
+        try:
+            self._wait_for_gap()
+            port.reset_input_buffer()
+        except (OSError, termios.error) as error:
+            self.close()
+            return Rejected(f"{self._settings.path} vanished before sending: {error}", "not-sent")
+        try:
+            port.write(request)
+            port.flush()
+        except (OSError, termios.error) as error:
+            self.close()
+            return Ambiguous(Sent.DATA, f"writing failed: {error}")
+        try:
+            reply = self._receive(port, _reply_bytes(transfer))
+        except (OSError, termios.error) as error:
+            self.close()
+            return Ambiguous(Sent.REPLY, f"reading failed: {error}")
+        self._last_activity_s = self._clock()
+        if not reply:
+            return Ambiguous(Sent.REPLY, f"no reply within {self._settings.response_ms} ms")
+        return answer_of(transfer, reply)
+
+    def _wait_for_gap(self) -> None:
+        rest_s = self._last_activity_s + self._gap_s - self._clock()
+        if rest_s > 0:
+            self._sleep(rest_s)
+
+    def _receive(self, port: serial.Serial, expected_bytes: int) -> bytes:
+        """Collect bytes until the frame is whole or the response time is over; an exception frame has five."""
+        deadline_s = self._clock() + self._settings.response_ms / 1000
+        frame = b""
+        while len(frame) < expected_bytes:
+            if len(frame) >= 5 and frame[1] & 0x80:
+                return frame
+            rest_s = deadline_s - self._clock()
+            if rest_s <= 0:
+                return frame
+            port.timeout = rest_s
+            # a frame comes in pieces; asking for five first keeps an exception from waiting for the time-out
+            frame += port.read((5 if len(frame) < 5 else expected_bytes) - len(frame))
+        return frame
+
+    def quiesce(self, until_s: float) -> None:
+        """Wait, then throw away whatever has come in; see the bus contract."""
+        rest_s = until_s - self._clock()
+        if rest_s > 0:
+            self._sleep(rest_s)
+        self.open()
+        port = self._port
+        if port is not None:
+            port.timeout = self._gap_s
+            for _ in range(MAX_DRAINS):
+                if not port.read(256):
+                    break
+            else:
+                raise OSError(f"{self._settings.path} does not fall silent")
+            self._last_activity_s = self._clock()

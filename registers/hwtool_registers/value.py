@@ -1,0 +1,191 @@
+"""Engineering values: raw bits to numbers with units and names, and back, exactly.
+
+A value on its way in is an integer or hex string (raw), the name of an enumerator, or a decimal string in the
+register's unit. Nothing is rounded unless the caller says so: a value that the bits cannot hold is refused with the
+two nearest that they can.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
+from typing import Final
+
+from hwtool_contracts.messages import Value, ValueObject
+from hwtool_contracts.model import Encoding, Quantity
+
+FLOATS: Final = {Encoding.FLOAT32: ">f", Encoding.FLOAT64: ">d"}
+EXACT_DIGITS: Final = 60
+
+
+class ValueFault(Exception):
+    """A value that cannot be written as it was given.
+
+    Attributes:
+        expected: what would be taken.
+        got: what was given.
+    """
+
+    def __init__(self, expected: str, got: object) -> None:
+        super().__init__(f"expected {expected}, got {got!r}")
+        self.expected = expected
+        self.got = got
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for a value: a register or a field.
+
+    Attributes:
+        width_bits: bits it has.
+        quantity: how they are understood.
+        values: names of raw values.
+    """
+
+    width_bits: int
+    quantity: Quantity
+    values: Mapping[str, int]
+
+
+def decode(slot: Slot, raw: int) -> Decimal | None:
+    """The number in its unit; None where the bits are no number (a nibble above 9, NaN, infinity)."""
+    number = _number(slot, raw)
+    if number is None:
+        return None
+    with localcontext() as context:
+        context.prec = EXACT_DIGITS
+        return number * (slot.quantity.scale or 1) + (slot.quantity.add or 0)
+
+
+def _number(slot: Slot, raw: int) -> Decimal | None:
+    match slot.quantity.encoding:
+        case Encoding.UNSIGNED:
+            return Decimal(raw)
+        case Encoding.TWOS_COMPLEMENT:
+            return Decimal(raw - (1 << slot.width_bits) if raw >> (slot.width_bits - 1) else raw)
+        case Encoding.BCD:
+            digits = f"{raw:x}"
+            return Decimal(digits) if digits.isdecimal() else None
+        case Encoding.FLOAT32 | Encoding.FLOAT64 as encoding:
+            number = as_float(encoding, raw)
+            return Decimal(shortest(encoding, number)) if math.isfinite(number) else None
+
+
+def as_float(encoding: Encoding, raw: int) -> float:
+    """The IEEE 754 number of raw bits."""
+    form = FLOATS[encoding]
+    number: float = struct.unpack(form, raw.to_bytes(struct.calcsize(form), "big"))[0]
+    return number
+
+
+def shortest(encoding: Encoding, number: float) -> str:
+    """The shortest decimal that reads back as the same bits."""
+    if encoding is Encoding.FLOAT64:
+        return repr(number)
+    for digits in range(1, 10):
+        text = f"{number:.{digits}g}"
+        if struct.unpack(">f", struct.pack(">f", float(text)))[0] == number:
+            return text
+    return repr(number)
+
+
+def json_number(number: Decimal) -> int | float:
+    """A number as JSON carries it: an integer where it is one."""
+    return int(number) if number == number.to_integral_value() and abs(number) < 1 << 53 else float(number)
+
+
+def encode(slot: Slot, given: Value) -> int:
+    """The raw bits of a value in any of its forms.
+
+    Raises:
+        ValueFault: no such name, does not fit, or not exactly representable.
+    """
+    if isinstance(given, ValueObject):
+        if given.scaled is not None:
+            return _encode_scaled(slot, given)
+        raise ValueFault(
+            "a number, a name or a scaled value (text and blocks are not supported by this version)", "text"
+        )
+    if isinstance(given, str):
+        if given in slot.values:
+            return slot.values[given]
+        raw = _integer(slot, given)
+    else:
+        raw = given
+    top = (1 << slot.width_bits) - 1
+    if not 0 <= raw <= top:
+        raise ValueFault(f"a raw value from 0 to {top:#x} ({slot.width_bits} bits)", given)
+    return raw
+
+
+def _integer(slot: Slot, text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        names = f", or one of {', '.join(slot.values)}" if slot.values else ""
+        raise ValueFault(f"an integer, a hex string{names}", text) from None
+
+
+def _encode_scaled(slot: Slot, given: ValueObject) -> int:
+    unit = slot.quantity.unit
+    if given.unit != unit:
+        raise ValueFault(f"a value in {unit}" if unit else "a value without unit", given.unit or "no unit")
+    try:
+        wanted = Decimal(given.scaled or "")
+    except InvalidOperation:
+        raise ValueFault("a decimal number", given.scaled) from None
+    if not wanted.is_finite():
+        raise ValueFault("a finite decimal number", given.scaled)
+    with localcontext() as context:
+        context.prec = EXACT_DIGITS
+        plain = wanted - (slot.quantity.add or 0)
+        plain /= slot.quantity.scale or 1
+    if slot.quantity.encoding in FLOATS:
+        return _encode_float(slot, plain, given)
+    candidates = sorted({plain.to_integral_value(ROUND_FLOOR), plain.to_integral_value(ROUND_CEILING)})
+    if len(candidates) > 1 or plain != candidates[0]:
+        if given.round != "nearest":
+            shown = " or ".join(str(_scaled(slot, c)) for c in candidates)
+            raise ValueFault(f'a value the bits can hold: {shown}, or "round": "nearest"', given.scaled)
+        candidates = [plain.to_integral_value(ROUND_HALF_EVEN)]
+    return _integral(slot, int(candidates[0]), given)
+
+
+def _scaled(slot: Slot, number: Decimal) -> Decimal:
+    with localcontext() as context:
+        context.prec = EXACT_DIGITS
+        return (number * (slot.quantity.scale or 1) + (slot.quantity.add or 0)).normalize()
+
+
+def _integral(slot: Slot, number: int, given: ValueObject) -> int:
+    width = slot.width_bits
+    match slot.quantity.encoding:
+        case Encoding.TWOS_COMPLEMENT:
+            low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
+        case Encoding.BCD:
+            digits, rest = divmod(width, 4)
+            low, high = 0, int(str((1 << rest) - 1) + "9" * digits) if rest else int("9" * digits)
+        case _:
+            low, high = 0, (1 << width) - 1
+    if not low <= number <= high:
+        shown = f"{_scaled(slot, Decimal(low)):f} to {_scaled(slot, Decimal(high)):f}"
+        raise ValueFault(f"a value from {shown} {slot.quantity.unit or ''}".rstrip(), given.scaled)
+    if slot.quantity.encoding is Encoding.BCD:
+        return int(str(number), 16)
+    return number & ((1 << width) - 1)
+
+
+def _encode_float(slot: Slot, plain: Decimal, given: ValueObject) -> int:
+    encoding = slot.quantity.encoding
+    try:
+        packed = struct.pack(FLOATS[encoding], float(plain))
+    except OverflowError:
+        raise ValueFault(f"a number that {encoding} can hold", given.scaled) from None
+    nearest = struct.unpack(FLOATS[encoding], packed)[0]
+    # a float stands for its shortest decimal: 230.1 is accepted although no binary fraction equals it
+    if Decimal(shortest(encoding, nearest)) != plain and given.round != "nearest":
+        raise ValueFault(f'{shortest(encoding, nearest)}, the nearest {encoding}, or "round": "nearest"', given.scaled)
+    return int.from_bytes(packed, "big")

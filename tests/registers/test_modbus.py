@@ -1,0 +1,287 @@
+"""Modbus RTU: frames, the proof table, and a line on a pty with a slave that misbehaves on demand."""
+
+from __future__ import annotations
+
+import os
+import pty
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import serial
+
+from hwtool_contracts.model import Space
+from hwtool_registers.bus import Ambiguous, Confirmed, Line, RegisterRead, RegisterWrite, Rejected, Sent, Transfer
+from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings, answer_of, crc16, framed, request_of
+
+READ = RegisterRead(17, Space.HOLDING, 5, 4, 1, 3)
+INPUT = RegisterRead(17, Space.INPUT, 5, 4, 1, 4)
+WRITE = RegisterWrite(17, Space.HOLDING, 7, b"\x12\x34", 1, 6)
+MULTI = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16, False)
+ATOMIC = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16, True)
+
+
+def test_crc_when_computed_then_the_value_of_the_serial_line_specification() -> None:
+    # Modbus over Serial Line V1.02, appendix B: the frame 02 07 has the CRC 0x1241 (sent 41 12)
+    assert crc16(b"\x02\x07") == 0x1241
+
+
+FRAMES = [
+    (READ, "110300050002"),
+    (INPUT, "110400050002"),
+    (WRITE, "110600071234"),
+    (MULTI, "1110000800020400010002"),
+]
+
+
+@pytest.mark.parametrize(("transfer", "body"), FRAMES)
+def test_request_when_framed_then_as_the_application_protocol_says(
+    transfer: RegisterRead | RegisterWrite, body: str
+) -> None:
+    assert request_of(transfer) == framed(bytes.fromhex(body))
+
+
+@pytest.mark.parametrize(
+    "transfer",
+    [
+        RegisterRead(17, Space.HOLDING, 5, 3, 1, 3),
+        RegisterRead(17, Space.HOLDING, 5, 252, 1, 3),
+        RegisterRead(17, Space.HOLDING, 5, 2, 1, 1),
+        RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 4, 1, 6),
+        RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 248, 1, 16),
+    ],
+)
+def test_request_when_no_frame_can_say_it_then_refused(transfer: RegisterRead | RegisterWrite) -> None:
+    with pytest.raises(ValueError, match="no Modbus frame"):
+        request_of(transfer)
+
+
+ANSWERS: list[tuple[RegisterRead | RegisterWrite, bytes, type, str]] = [
+    (READ, framed(bytes.fromhex("11030400010002")), Confirmed, ""),
+    (WRITE, framed(bytes.fromhex("110600071234")), Confirmed, ""),
+    (MULTI, framed(bytes.fromhex("111000080002")), Confirmed, ""),
+    (READ, b"", Ambiguous, "fragment of 0"),
+    (READ, b"\x11\x03\x04", Ambiguous, "fragment of 3"),
+    (READ, framed(bytes.fromhex("11030400010002"))[:-1] + b"\x00", Ambiguous, "CRC error"),
+    (READ, framed(bytes.fromhex("12030400010002")), Ambiguous, "unit 18"),
+    (READ, framed(bytes.fromhex("11040400010002")), Ambiguous, "function 0x04"),
+    (READ, framed(bytes.fromhex("1103020001")), Ambiguous, "2 data bytes came"),
+    (READ, framed(bytes.fromhex("11030300010002")), Ambiguous, "were asked for"),
+    (WRITE, framed(bytes.fromhex("110600071235")), Ambiguous, "differs"),
+    (WRITE, framed(bytes.fromhex("110600081234")), Ambiguous, "differs"),
+    (MULTI, framed(bytes.fromhex("111000080001")), Ambiguous, "differs"),
+]
+
+
+@pytest.mark.parametrize(("transfer", "frame", "kind", "text"), ANSWERS)
+def test_answer_when_a_frame_came_then_confirmed_only_if_it_fits(
+    transfer: RegisterRead | RegisterWrite, frame: bytes, kind: type, text: str
+) -> None:
+    answer = answer_of(transfer, frame)
+    assert type(answer) is kind
+    if isinstance(answer, Ambiguous):
+        assert answer.stage is Sent.REPLY
+        assert text in answer.fault
+
+
+# exception code → does it prove that nothing happened, for a read, a single write, several registers, atomic ones
+PROOFS = [
+    (0x01, True, True, False, True),
+    (0x02, True, True, False, True),
+    (0x03, True, True, False, True),
+    (0x04, False, False, False, False),
+    (0x05, False, False, False, False),
+    (0x06, True, True, True, True),
+    (0x08, False, False, False, False),
+    (0x0B, False, False, False, False),
+    (0x7F, False, False, False, False),
+]
+
+
+@pytest.mark.parametrize(("code", "read", "single", "several", "atomic"), PROOFS, ids=[f"{p[0]:02X}" for p in PROOFS])
+def test_proof_table_when_an_exception_comes_then_only_these_show_non_execution(
+    code: int, read: bool, single: bool, several: bool, atomic: bool
+) -> None:
+    for transfer, proved in ((READ, read), (WRITE, single), (MULTI, several), (ATOMIC, atomic)):
+        frame = framed(bytes([17, (transfer.function or 0) | 0x80, code]))
+        answer = answer_of(transfer, frame)
+        if proved:
+            assert answer == Rejected(answer.fault, f"modbus-exception-{code:02X}")  # type: ignore[union-attr]
+        else:
+            assert isinstance(answer, Ambiguous)
+
+
+class Slave:
+    """The other end of a pty: answers each request with the next scripted pieces and keeps what it got."""
+
+    def __init__(self) -> None:
+        self.far, near = pty.openpty()
+        tty.setraw(near)
+        self.path = os.ttyname(near)
+        self._near = near
+        self.requests: list[bytes] = []
+        self.script: list[list[bytes]] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                request = os.read(self.far, 256)
+            except OSError:
+                return
+            self.requests.append(request)
+            for piece in self.script.pop(0) if self.script else []:
+                os.write(self.far, piece)
+
+    def close(self) -> None:
+        for handle in (self.far, self._near):
+            os.close(handle)
+
+
+@pytest.fixture
+def slave() -> Iterator[Slave]:
+    it = Slave()
+    yield it
+    it.close()
+
+
+def line(slave: Slave, response_ms: int = 150) -> ModbusRtu:
+    return ModbusRtu(RtuSettings(slave.path, response_ms=response_ms))
+
+
+REPLY = framed(bytes.fromhex("11030400010002"))
+
+
+def test_line_when_a_reply_comes_in_pieces_then_it_is_put_together(slave: Slave) -> None:
+    bus = line(slave, 2000)
+    slave.script = [[REPLY[:1], REPLY[1:4], REPLY[4:]]]
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    assert slave.requests == [request_of(READ)]
+    bus.close()
+
+
+def test_line_when_an_exception_comes_then_it_does_not_wait_for_more(slave: Slave) -> None:
+    bus = line(slave, 60_000)
+    slave.script = [[framed(bytes([17, 0x83, 2]))]]
+    assert bus.perform(READ) == Rejected("Modbus exception 02 (illegal data address)", "modbus-exception-02")
+    bus.close()
+
+
+def test_line_when_silent_then_ambiguous_and_one_frame_on_the_wire(slave: Slave) -> None:
+    bus = line(slave)
+    answer = bus.perform(WRITE)
+    assert answer == Ambiguous(Sent.REPLY, "no reply within 150 ms")
+    assert slave.requests == [request_of(WRITE)]
+    bus.close()
+
+
+def test_line_when_only_a_fragment_comes_then_its_length_is_told_hc048(slave: Slave) -> None:
+    bus = line(slave)
+    slave.script = [[REPLY[:6]]]
+    answer = bus.perform(READ)
+    assert isinstance(answer, Ambiguous)
+    assert "fragment" in answer.fault or "CRC" in answer.fault
+    bus.close()
+
+
+def test_line_when_quiesced_then_what_was_late_is_gone(slave: Slave) -> None:
+    waits: list[float] = []
+    bus = ModbusRtu(RtuSettings(slave.path, response_ms=150), clock=lambda: 100.0, sleep=waits.append)
+    bus.open()
+    os.write(slave.far, REPLY)
+    bus.quiesce(100.5)
+    assert waits == [0.5]
+    slave.script = [[framed(bytes.fromhex("11030400630063"))]]
+    assert bus.perform(READ) == Confirmed(b"\x00\x63\x00\x63")
+    bus.close()
+
+
+def test_line_when_two_frames_follow_then_the_gap_is_kept(slave: Slave) -> None:
+    now = [100.0]
+    waits: list[float] = []
+    settings = RtuSettings(slave.path, baud=9600, response_ms=1000)
+    bus = ModbusRtu(settings, clock=lambda: now[0], sleep=waits.append)
+    slave.script = [[REPLY], [REPLY]]
+    bus.perform(READ)
+    bus.perform(READ)
+    assert [round(w, 6) for w in waits] == [round(3.5 * 11 / 9600, 6)]
+    bus.close()
+
+
+def test_line_when_opened_twice_then_the_second_is_told_and_sends_nothing(slave: Slave) -> None:
+    first, second = line(slave), line(slave)
+    first.open()
+    answer = second.perform(READ)
+    assert isinstance(answer, Rejected)
+    assert answer.proof == "port-not-opened"
+    assert slave.requests == []
+    first.close()
+    first.close()
+
+
+def test_line_when_the_port_is_absent_then_proved_not_sent(tmp_path: Path) -> None:
+    answer = ModbusRtu(RtuSettings(str(tmp_path / "none"))).perform(READ)
+    assert isinstance(answer, Rejected)
+    assert answer.proof == "port-not-opened"
+
+
+class Vanishing:
+    """A port whose device is gone: every call raises what the kernel says then."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.timeout: float | None = None
+        self.closed = False
+
+    def reset_input_buffer(self) -> None:
+        if self.at == "reset":
+            raise termios.error(5, "Input/output error")
+
+    def write(self, _: bytes) -> None:
+        if self.at == "write":
+            raise serial.SerialException("write failed: [Errno 5] Input/output error")
+
+    def flush(self) -> None: ...
+
+    def read(self, _: int) -> bytes:
+        if self.at == "babble":
+            return b"?"
+        raise serial.SerialException("device disconnected")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("at", "kind", "stage"),
+    [("reset", Rejected, None), ("write", Ambiguous, Sent.DATA), ("read", Ambiguous, Sent.REPLY)],
+)
+def test_line_when_the_device_vanishes_then_only_before_sending_it_is_proved_hc044(
+    at: str, kind: type, stage: Sent | None
+) -> None:
+    bus, port = ModbusRtu(RtuSettings("/dev/none")), Vanishing(at)
+    bus._port = port  # type: ignore[assignment]
+    answer = bus.perform(WRITE)
+    assert type(answer) is kind
+    assert getattr(answer, "stage", None) is stage
+    assert port.closed
+    assert isinstance(bus.perform(WRITE), Rejected)  # the dead descriptor is not used again
+
+
+def test_line_when_it_never_falls_silent_then_quiesce_gives_up() -> None:
+    bus = ModbusRtu(RtuSettings("/dev/none"))
+    bus._port = Vanishing("babble")  # type: ignore[assignment]
+    with pytest.raises(OSError, match="does not fall silent"):
+        bus.quiesce(0)
+
+
+@pytest.mark.parametrize("transfer", [Line("x", True), RegisterRead(17, Space.MEMORY, 0, 1)])
+def test_line_when_a_transfer_is_not_modbus_then_rejected_unsent(slave: Slave, transfer: Transfer) -> None:
+    answer = line(slave).perform(transfer)
+    assert isinstance(answer, Rejected)
+    assert answer.proof == "not-sent"
+    assert slave.requests == []
