@@ -6,7 +6,7 @@ import difflib
 from itertools import pairwise
 
 from hwtool_contracts.effects import ReadEffect, WriteEffect
-from hwtool_contracts.model import Access, Contract, Owner, Register, Space
+from hwtool_contracts.model import Access, Contract, Field, Owner, Register, Space
 from hwtool_contracts.toml_reader import Fault
 
 
@@ -21,18 +21,24 @@ def check_references(contract: Contract, file: str, faults: list[Fault]) -> None
     check.identity()
 
 
-def find_register(contract: Contract, name: str, beside: Register | None = None) -> Register | None:
-    """The register called `name`, siblings of `beside` in its cluster first; `REG.FIELD` finds REG."""
+def find_place(contract: Contract, name: str, beside: Register | None = None) -> tuple[Register, Field | None] | None:
+    """The register called `name`, or the field of a `REG.FIELD`; siblings of `beside` in its cluster come first."""
     candidates = [name]
     if beside is not None and "." in beside.name:
         candidates.insert(0, beside.name.rpartition(".")[0] + "." + name)
     for candidate in candidates:
         if candidate in contract.registers:
-            return contract.registers[candidate]
+            return contract.registers[candidate], None
         owner, _, field = candidate.rpartition(".")
         if owner in contract.registers and field in contract.registers[owner].fields:
-            return contract.registers[owner]
+            return contract.registers[owner], contract.registers[owner].fields[field]
     return None
+
+
+def find_register(contract: Contract, name: str, beside: Register | None = None) -> Register | None:
+    """The register of `find_place`."""
+    place = find_place(contract, name, beside)
+    return None if place is None else place[0]
 
 
 class _Check:
@@ -75,6 +81,14 @@ class _Check:
             self.fault(table, "space", "needs [access.modbus]", register.space, "an [access.modbus] table")
         elif register.offset + register.width_bits // 16 > 0x10000:
             self.fault(table, "offset", "ends above 65535", register.offset, "a 16-bit register number")
+        modbus = self.contract.access.modbus
+        if modbus is not None and modbus.functions and register.space is not Space.MEMORY:
+            reads = {3} if register.space is Space.HOLDING else {4}
+            if register.access.readable and not reads & modbus.functions:
+                wanted = f"functions with {reads.pop()}"
+                self.fault(table, "space", "the device has no function to read it", register.space, wanted)
+            if register.access.writable and not {6, 16} & modbus.functions:
+                self.fault(table, "access", "the device has no function to write it", register.access, "6 or 16")
         if register.space is Space.INPUT and register.access is not Access.RO:
             self.fault(table, "access", "input registers cannot be written", register.access, "ro")
         if register.bank is not None and register.bank not in self.contract.banks:

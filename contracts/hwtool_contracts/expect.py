@@ -34,8 +34,11 @@ def expectation(register: Register, value: int, prior: int | None) -> Expectatio
         covered |= field.mask
         usable = field.access.writable and field.access.readable and field.reserved is None
         if usable:
-            parts.append((field.mask, field.write.effect, field.volatile))
+            own = field.mask if field.write.mask is None else field.write.mask << field.lsb
+            parts.append((field.mask & own, field.write.effect, field.volatile))
     loose = register.mask & ~covered
+    if register.write.mask is not None:
+        loose &= register.write.mask
     if loose:
         parts.append((loose, register.write.effect, register.volatile))
     for mask, effect, volatile in parts:

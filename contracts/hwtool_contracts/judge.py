@@ -262,11 +262,13 @@ def constant_neutral(effect: WriteEffect, width_bits: int) -> int | None:
             return None
 
 
-def _touched(register: Register, value: int, named: frozenset[str] | None) -> list[tuple[Field | None, WriteSpec]]:
+def _touched(
+    register: Register, value: int, named: frozenset[str] | None, loose_named: bool
+) -> list[tuple[Field | None, WriteSpec]]:
     """The fields a write changes, with what writing them does; None stands for bits without a field.
 
-    `named` are the fields of a field update; None for a whole-register write, which touches every field it does
-    not write the constant neutral value into.
+    `named` are the fields of a field update (`loose_named`: and bits of no field); None for a whole-register write,
+    which touches every field it does not write the constant neutral value into.
     """
     touched: list[tuple[Field | None, WriteSpec]] = []
     covered = 0
@@ -280,6 +282,8 @@ def _touched(register: Register, value: int, named: frozenset[str] | None) -> li
             continue
         if (value & field.mask) >> field.lsb != constant_neutral(field.write.effect, field.width_bits):
             touched.append((field, field.write))
+    if loose_named:
+        touched.append((None, register.write))
     if named is None and covered != register.mask:
         loose = register.mask & ~covered
         neutral = constant_neutral(register.write.effect, register.width_bits)
@@ -289,13 +293,21 @@ def _touched(register: Register, value: int, named: frozenset[str] | None) -> li
 
 
 def judge_write(
-    contract: Contract, register: Register, value: int, named: frozenset[str] | None = None
+    contract: Contract,
+    register: Register,
+    value: int,
+    named: frozenset[str] | None = None,
+    loose_named: bool = False,
 ) -> WriteJudgement | Refused:
-    """Judge a write of the raw `value` to the whole register; `named` are the fields a field update means."""
+    """Judge a write of the raw `value` to the whole register.
+
+    `named` are the fields that a field update or a masked write means, `loose_named` that it means bits of no field
+    too; None: a whole-register write.
+    """
     refused = _refuse_value(contract, register, value, named)
     if refused is not None:
         return refused
-    touched = _touched(register, value, named)
+    touched = _touched(register, value, named, loose_named)
     if not touched:
         return Refused(
             "changes_nothing",
@@ -366,9 +378,9 @@ def _refuse_value(contract: Contract, register: Register, value: int, named: fro
             f"{name} has {register.width_bits} bits; {value:#x} does not fit",
             f"a value from 0 to {register.mask:#x}",
         )
-    outside = _outside(register.write, value, register.quantity.encoding)
-    if outside is not None:
-        return Refused(outside[0], name, None, f"{name}: {outside[1]}", outside[2])
+    whole = judge_whole_value(register, value) if named is None else None
+    if whole is not None:
+        return whole
     for field in register.fields.values():
         part = (value & field.mask) >> field.lsb
         if named is not None and field.name not in named:
@@ -391,7 +403,7 @@ def _refuse_value(contract: Contract, register: Register, value: int, named: fro
         if outside is not None:
             return Refused(outside[0], name, field.name, f"{name}.{field.name}: {outside[1]}", outside[2])
     for assume in contract.assumes:
-        if assume.register == name:
+        if assume.register == name and (named is None or assume.field in named):
             field = register.fields[assume.field]
             part = (value & field.mask) >> field.lsb
             if part != assume.value:
@@ -403,6 +415,17 @@ def _refuse_value(contract: Contract, register: Register, value: int, named: fro
                     f"keep {field.name} = {assume.value}",
                 )
     return None
+
+
+def judge_whole_value(register: Register, value: int) -> Refused | None:
+    """Refuse a whole value that the register's own mask, limits or values do not admit.
+
+    A field update is judged by its fields first, and by this once its whole value is known.
+    """
+    outside = _outside(register.write, value, register.quantity.encoding)
+    if outside is None:
+        return None
+    return Refused(outside[0], register.name, None, f"{register.name}: {outside[1]}", outside[2])
 
 
 def _reserved_value(field: Field) -> int:
@@ -459,8 +482,10 @@ class UpdateJudgement:
     from_current: int
 
 
-def judge_update(contract: Contract, register: Register, named: frozenset[str]) -> UpdateJudgement | Refused:
-    """Judge whether the named fields can be changed while every other one is left alone."""
+def judge_update(
+    contract: Contract, register: Register, named: frozenset[str], loose_mask: int = 0
+) -> UpdateJudgement | Refused:
+    """Judge whether the named fields, and bits of no field, can be changed while every other one is left alone."""
     name = register.name
     unknown = sorted(named - set(register.fields))
     if unknown:
@@ -486,7 +511,7 @@ def judge_update(contract: Contract, register: Register, named: frozenset[str]) 
             from_current |= field.mask
         else:
             constant |= kept << field.lsb
-    loose = register.mask & ~covered
+    loose = register.mask & ~covered & ~loose_mask
     if loose:
         kept = _neutral_of(
             register.write.effect, register.volatile, register, f"{name} (bits {loose:#x})", register.width_bits

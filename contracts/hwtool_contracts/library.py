@@ -29,3 +29,14 @@ def bundled(name: str) -> Contract:
         near = difflib.get_close_matches(name, bundled_names(), 3) or bundled_names()
         raise Faults([Fault(name, "", "", "no such bundled contract", name, "one of " + ", ".join(near))])
     return load_contract(CHIPS / f"{name}.toml")
+
+
+def find_contract(name: str, beside: Path | None = None) -> Contract:
+    """A contract by bundled name, or by a path (anything with a slash or ending in .toml) relative to `beside`.
+
+    Raises:
+        Faults: there is none, or it does not load.
+    """
+    if "/" in name or name.endswith(".toml"):
+        return load_contract((beside or Path()) / name)
+    return bundled(name)

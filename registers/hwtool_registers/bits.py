@@ -2,7 +2,74 @@
 
 from __future__ import annotations
 
-from hwtool_contracts.model import ByteOrder, Field, Register, Space
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hwtool_contracts.model import ByteOrder, Field, Space
+
+
+class Laid(Protocol):
+    """What the order of bytes depends on; a `Register` has it."""
+
+    @property
+    def width_bits(self) -> int:
+        """Bits of the value."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the transfer."""
+        ...
+
+    @property
+    def space(self) -> Space:
+        """Address space; Modbus spaces are made of 16-bit words."""
+        ...
+
+    @property
+    def byte_order(self) -> ByteOrder:
+        """Order of bytes, in a word or in all."""
+        ...
+
+    @property
+    def word_order(self) -> ByteOrder:
+        """Order of words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a register without its contract, as rows keep it."""
+
+    width_bits: int
+    space: Space
+    byte_order: ByteOrder
+    word_order: ByteOrder
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the transfer."""
+        return (self.width_bits + 7) // 8
+
+    @classmethod
+    def of(cls, register: Laid) -> Layout:
+        """The layout of a register."""
+        return cls(register.width_bits, register.space, register.byte_order, register.word_order)
+
+    def as_object(self) -> dict[str, Any]:
+        """As rows keep it."""
+        return {
+            "width_bits": self.width_bits,
+            "space": self.space.value,
+            "byte_order": self.byte_order.value,
+            "word_order": self.word_order.value,
+        }
+
+    @classmethod
+    def from_object(cls, shown: dict[str, Any]) -> Layout:
+        """The inverse of `as_object`."""
+        orders = [ByteOrder(shown[k]) for k in ("byte_order", "word_order")]
+        return cls(shown["width_bits"], Space(shown["space"]), *orders)
 
 
 def extract(raw: int, field: Field) -> int:
@@ -21,7 +88,7 @@ def insert(raw: int, field: Field, part: int) -> int:
     return (raw & ~field.mask) | (part << field.lsb)
 
 
-def to_bytes(register: Register, raw: int) -> bytes:
+def to_bytes(register: Laid, raw: int) -> bytes:
     """The bytes of a value as they stand in the transfer.
 
     In Modbus spaces the value is cut into 16-bit words, most significant first unless `word_order` is little, and
@@ -33,20 +100,20 @@ def to_bytes(register: Register, raw: int) -> bytes:
     return _reorder(big, register)
 
 
-def from_bytes(register: Register, data: bytes) -> int:
+def from_bytes(register: Laid, data: bytes) -> int:
     """The value of the bytes of a transfer; the inverse of `to_bytes`.
 
     Raises:
         ValueError: not exactly the register's number of bytes.
     """
     if len(data) != register.size_bytes:
-        raise ValueError(f"{register.name} has {register.size_bytes} bytes; {len(data)} came")
+        raise ValueError(f"{register.size_bytes} bytes make the value; {len(data)} came")
     if register.space is Space.MEMORY:
-        return int.from_bytes(data, register.byte_order.value) & register.mask
+        return int.from_bytes(data, register.byte_order.value) & ((1 << register.width_bits) - 1)
     return int.from_bytes(_reorder(data, register), "big")
 
 
-def _reorder(data: bytes, register: Register) -> bytes:
+def _reorder(data: bytes, register: Laid) -> bytes:
     """Between big-endian and the order on the wire; its own inverse."""
     words = [data[i : i + 2] for i in range(0, len(data), 2)]
     if register.word_order is ByteOrder.LITTLE:

@@ -87,7 +87,11 @@ def shortest(encoding: Encoding, number: float) -> str:
         return repr(number)
     for digits in range(1, 10):
         text = f"{number:.{digits}g}"
-        if struct.unpack(">f", struct.pack(">f", float(text)))[0] == number:
+        try:
+            packed = struct.pack(">f", float(text))
+        except OverflowError:
+            continue  # rounded up past the largest float32: more digits are needed
+        if struct.unpack(">f", packed)[0] == number:
             return text
     return repr(number)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
-from hwtool_contracts.library import bundled, bundled_names
+from hwtool_contracts.library import bundled, bundled_names, find_contract
 from hwtool_contracts.model import Encoding, Space
 from hwtool_contracts.native import (
     ACCESS_NOT_YET,
@@ -73,6 +73,12 @@ def test_bundled_chips_when_an_effect_is_reviewed_then_it_names_what_was_seen() 
 def test_bundled_when_asked_for_a_near_miss_then_the_name_is_suggested() -> None:
     with pytest.raises(Faults, match="mcp23017"):
         bundled("mcp23018")
+
+
+def test_contract_when_asked_for_by_name_or_path_then_found(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(HEAD + REG)
+    assert find_contract("mine.toml", tmp_path).part == "toy"
+    assert find_contract("tmp102").part == "tmp102"
 
 
 def test_load_when_the_file_is_missing_or_not_text_then_one_fault(tmp_path: Path) -> None:
@@ -267,6 +273,10 @@ BROKEN = {
     "modbus top": (MODBUS + REG.replace("= 0", "= 0x10001") + "space = 'holding'", "ends above 65535"),
     "modbus no base": (MODBUS.replace("base = 1", "max_registers = 4") + REG + "space='holding'", "key is missing"),
     "modbus function": (MODBUS.replace("base = 1", "base = 0\nfunctions = [5]") + REG + "space='input'", "some of 3"),
+    "modbus unreadable": (MODBUS.replace("base = 1", "base = 0\nfunctions = [4, 6]") + REG + "space='holding'",
+                          "no function to read"),
+    "modbus unwritable": (MODBUS.replace("base = 1", "base = 0\nfunctions = [3]") + REG + "space='holding'",
+                          "no function to write"),
     "input rw": (MODBUS + REG.replace("= 0", "= 1") + "space = 'input'", "cannot be written"),
     "float width": (HEAD + REG + "encoding = 'float32'", "has 32 bits"),
     "signed float": (HEAD + REG + "width_bits = 32\nencoding = 'float32'\nsigned = true", "does not go with"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import ByteOrder, Register
-from hwtool_registers.bits import extract, from_bytes, hexed, insert, to_bytes
+from hwtool_registers.bits import Layout, extract, from_bytes, hexed, insert, to_bytes
 
 FREQUENCY = bundled("sdm120").registers["FREQUENCY"]
 CONFIG = bundled("ads1115").registers["CONFIG"]
@@ -60,8 +60,16 @@ def test_insert_when_too_wide_then_refused() -> None:
 
 
 def test_from_bytes_when_the_length_is_wrong_then_refused() -> None:
-    with pytest.raises(ValueError, match="2 bytes; 1 came"):
+    with pytest.raises(ValueError, match="2 bytes make the value; 1 came"):
         from_bytes(CONFIG, b"\x00")
+
+
+@pytest.mark.parametrize("register", [FREQUENCY, CONFIG], ids=lambda r: r.name)
+def test_layout_when_kept_in_a_row_then_it_reads_as_the_register_does(register: Register) -> None:
+    layout = Layout.from_object(Layout.of(register).as_object())
+    data = to_bytes(register, 0x1234)
+    assert layout.size_bytes == register.size_bytes
+    assert from_bytes(layout, data) == from_bytes(register, data) == 0x1234
 
 
 def test_hexed_when_shown_then_padded_to_the_width() -> None:
