@@ -1,0 +1,155 @@
+"""The one writer thread: group commit, one savepoint a job, one commit a batch.
+
+Jobs that wait together share a commit; their futures resolve after it, so that nobody is told of what is not durable.
+A job that breaks a rule of the database is rolled back alone. A failure of the database or the disk is fatal: a
+COMMIT that failed at fdatasync is invisible now and may reappear after the process dies, so nothing after it may be
+believed, and every job from then on is answered `StoreFatal`.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from hwtool_store.faults import StoreFatal, StoreRule
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], Any]
+MAX_BATCH: Final = 256
+
+
+class Writer:
+    """Owner of the connection once it has started.
+
+    Args:
+        conn: the one connection of the store.
+        after_commit: called in the thread after each commit that changed something, before the futures resolve.
+        on_fatal: called once in the thread when the store has failed.
+    """
+
+    def __init__(
+        self,
+        conn: sqlite3.Connection,
+        after_commit: Callable[[sqlite3.Connection], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._conn = conn
+        self._after_commit = after_commit
+        self._on_fatal = on_fatal
+        self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self._failed: BaseException | None = None
+        self._stopped = False
+        self._door = threading.Lock()  # between asking whether the store is open and queueing
+        self._thread = threading.Thread(target=self._run, name="hwtool-store", daemon=True)
+        self.commits = 0
+
+    def start(self) -> None:
+        """Start the thread; the connection is its own from here on."""
+        self._thread.start()
+
+    def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Queue a job; its future resolves after the commit, with what the job answered or raised."""
+        future: Future[T] = Future()
+        # a caller that stops waiting must not cancel what the thread is about to do
+        future.set_running_or_notify_cancel()
+        with self._door:
+            if not self._stopped:
+                self._jobs.put((job, future))
+                return future
+        future.set_exception(StoreFatal("the store is closed"))
+        return future
+
+    def stop(self) -> None:
+        """Finish what is queued, then end the thread; jobs that come later are answered `StoreFatal`."""
+        with self._door:
+            self._stopped = True
+            self._jobs.put(None)
+        if not self._thread.is_alive():
+            self._run()  # it was never started: what was queued is done here
+        elif self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            first = self._jobs.get()
+            if first is None:
+                return
+            batch = [first]
+            stopping = False
+            while len(batch) < MAX_BATCH:
+                try:
+                    more = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    stopping = True
+                    break
+                batch.append(more)
+            self._perform(batch)
+            if stopping:
+                return
+
+    def _perform(self, batch: list[tuple[Job, Future[Any]]]) -> None:
+        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        if self._failed is None:
+            try:
+                outcomes = self._commit(batch)
+            except BaseException as error:  # noqa: BLE001  # whatever it is, no job may wait for ever
+                self._failed = error
+                self._tell(error)
+        if self._failed is not None:
+            for _, future in batch:
+                fatal = StoreFatal(str(self._failed))
+                fatal.__cause__ = self._failed
+                future.set_exception(fatal)
+            return
+        for future, value, raised in outcomes:
+            if raised is None:
+                future.set_result(value)
+            else:
+                future.set_exception(raised)
+
+    def _tell(self, error: BaseException) -> None:
+        try:
+            self._on_fatal(error)
+        except Exception:  # whoever listens, the jobs must still be answered
+            logging.getLogger(__name__).exception("the listener of a store failure failed itself")
+
+    def _commit(self, batch: list[tuple[Job, Future[Any]]]) -> list[tuple[Future[Any], Any, BaseException | None]]:
+        conn = self._conn
+        before = conn.total_changes
+        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        conn.execute("BEGIN IMMEDIATE")
+        for job, future in batch:
+            conn.execute("SAVEPOINT job")
+            try:
+                outcomes.append((future, job(conn), None))
+            except sqlite3.IntegrityError as error:
+                self._undo()
+                rule = StoreRule(str(error))
+                rule.__cause__ = error
+                outcomes.append((future, None, rule))
+            except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
+                self._undo()  # a wrong statement of one job: its defect, not the disk's
+                outcomes.append((future, None, error))
+            except (sqlite3.Error, StoreFatal):
+                raise
+            except Exception as error:  # noqa: BLE001  # a defect of one job is its caller's, not the batch's
+                self._undo()
+                outcomes.append((future, None, error))
+            else:
+                conn.execute("RELEASE job")
+        conn.execute("COMMIT")
+        if conn.total_changes != before:
+            self.commits += 1
+            self._after_commit(conn)
+        return outcomes
+
+    def _undo(self) -> None:
+        self._conn.execute("ROLLBACK TO job")
+        self._conn.execute("RELEASE job")
