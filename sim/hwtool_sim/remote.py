@@ -1,0 +1,136 @@
+"""A simulated bus in another process, as the daemon sees it: joined if it runs, started if it does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, Sent, Transfer, as_object
+from hwtool_sim.process import SimConnection
+
+START_LIMIT_S: Final = 20.0
+
+
+class RemoteSimBus:
+    """The daemon's end of a simulator process.
+
+    Args:
+        path: its Unix socket.
+        chips: address to contract, to start it with; None: it must run already.
+    """
+
+    inline = False
+
+    def __init__(
+        self,
+        path: str,
+        chips: dict[int, str] | None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._path = path
+        self._chips = chips
+        self._clock = clock
+        self._sleep = sleep
+        self._connection: SimConnection | None = None
+        self._started: subprocess.Popen[bytes] | None = None
+
+    def open(self) -> None:
+        """Join the process, starting it first if it is ours to start.
+
+        Raises:
+            OSError: nobody listens, or it did not start in time.
+        """
+        if self._connection is not None:
+            return
+        try:
+            self._connection = SimConnection(self._path)
+            return
+        except OSError:
+            if self._chips is None:
+                raise
+        chips = json.dumps({str(address): name for address, name in self._chips.items()})
+        command = [sys.executable, "-m", "hwtool_sim", "--socket", self._path, "--chips", chips]
+        # a session of its own: it must outlive a killed daemon
+        self._started = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
+        deadline_s = self._clock() + START_LIMIT_S
+        while self._connection is None:
+            try:
+                self._connection = SimConnection(self._path)
+            except OSError as error:
+                if self._started.poll() is not None or self._clock() > deadline_s:
+                    raise OSError(f"the simulator at {self._path} did not start: {error}") from error
+                self._sleep(0.02)
+
+    def perform(self, transfer: Transfer) -> Answer:
+        """Send one transfer to the process; see the bus contract."""
+        try:
+            self.open()
+        except OSError as error:
+            return Rejected(f"no simulator at {self._path}: {error}", "port-not-opened")
+        try:
+            return _answer(self._ask({"transfer": as_object(transfer)}))
+        except OSError as error:
+            self._hang_up()
+            return Ambiguous(Sent.REPLY, f"the simulator went away: {error}")
+
+    def boot_evidence(self, address: int) -> str | None:
+        """The chip's nonce.
+
+        Raises:
+            OSError: the process cannot be reached.
+        """
+        self.open()
+        try:
+            nonce: str | None = self._ask({"boot_evidence": address})["nonce"]
+        except OSError:
+            self._hang_up()
+            raise
+        return nonce
+
+    def quiesce(self, until_s: float) -> None:
+        """Wait, then start again on a new connection."""
+        rest_s = until_s - self._clock()
+        if rest_s > 0:
+            self._sleep(rest_s)
+        self._hang_up()
+        self.open()
+
+    def close(self) -> None:
+        """Stop the process if this bus started it, else only hang up."""
+        started, self._started = self._started, None
+        if started is not None and started.poll() is None:
+            try:
+                if self._connection is None:
+                    self._connection = SimConnection(self._path)
+                self._ask({"control": "stop"})
+            except OSError:
+                started.terminate()  # it cannot be asked any more
+            started.wait(START_LIMIT_S)
+        self._hang_up()
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._connection is None:
+            raise ConnectionResetError("not connected")
+        return self._connection.ask(request)
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _answer(shown: dict[str, Any]) -> Answer:
+    match shown.get("answer"):
+        case "confirmed":
+            return Confirmed(bytes.fromhex(shown["data"]))
+        case "rejected":
+            return Rejected(shown["fault"], shown["proof"])
+        case "ambiguous":
+            return Ambiguous(Sent(shown["stage"]), shown["fault"])
+        case other:
+            return Ambiguous(Sent.REPLY, f"the simulator answered {other!r}")
