@@ -26,6 +26,7 @@ from hwtool_store.faults import StoreRefused
 from hwtool_store.writer import Writer
 
 T = TypeVar("T")
+Connection = sqlite3.Connection  # what jobs are given; its methods belong to `operations` and `audit`
 FILE: Final = "hwtool.db"
 UNSAFE_FILE_SYSTEMS: Final = frozenset(
     {"tmpfs", "ramfs", "overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "afs", "virtiofs"}

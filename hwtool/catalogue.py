@@ -1,0 +1,232 @@
+"""What can be looked up without touching a device: devices, registers, contracts, the daemon itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+from importlib import metadata, resources
+from typing import Any
+
+from hwtool.devices import Device
+from hwtool.policy import Caller
+from hwtool.resolve import find_device, find_members
+from hwtool.state import Daemon
+from hwtool_contracts.effects import ReadEffect
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.judge import ReadJudgement, Refused
+from hwtool_contracts.messages import METHODS, FindParams, Result, openrpc
+from hwtool_contracts.model import Field, Provenance, ReadSpec, Register, WriteSpec
+from hwtool_registers.bits import hexed
+
+TOPICS = {"agents": "the guide an agent reads first"}
+
+
+def version() -> str:
+    """The installed version."""
+    return metadata.version("hwtool")
+
+
+def describe(daemon: Daemon, caller: Caller, topic: str | None) -> Result:
+    """Who the daemon is, what the caller may do, and the guides."""
+    if topic is not None and topic not in TOPICS:
+        raise DomainError(Code.NOT_FOUND, f"no topic is called {topic!r}", searched=topic, suggestions=sorted(TOPICS))
+    allowed = [name for name, m in METHODS.items() if caller.role == "operator" or not m.operator]
+    told: dict[str, Any] = {
+        "version": version(),
+        "board": daemon.board.name,
+        "approval_mode": daemon.board.approval_mode.value,
+        "role": caller.role,
+        "principal": caller.principal,
+        "key_prefix": caller.key_prefix,
+        "wall_clock_ms": daemon.clock.wall_ns() // 1_000_000,
+        "methods": allowed,
+        "topics": TOPICS,
+    }
+    if topic is not None:
+        told["text"] = resources.files("hwtool").joinpath(f"guide_{topic}.md").read_text(encoding="utf-8")
+    summary = f"hwtool {told['version']}, board {daemon.board.name}; you are {caller.principal} ({caller.role})"
+    return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary, describe=told))
+
+
+def discover(daemon: Daemon) -> Result:
+    """The surface as OpenRPC."""
+    result = Result(status="done", ok=True, effects="none", summary="OpenRPC document in `openrpc`")
+    result.openrpc = openrpc(version())
+    return daemon.dressed(result)
+
+
+def devices(daemon: Daemon) -> Result:
+    """Every device of the board."""
+    lines = [
+        {
+            "name": device.name,
+            "contract": device.contract.part,
+            "contract_digest": device.contract.digest,
+            "title": device.contract.title,
+            "bus": device.spec.bus,
+            "address": f"{device.spec.address:#04x}",
+            "generation": device.generation,
+            "identity": device.spec.identity,
+            "held": None if (held := device.held()) is None else held.message,
+            "verified": device.contract.verified or False,
+            "simulated": device.simulated,
+        }
+        for device in daemon.devices.values()
+    ]
+    result = Result(status="done", ok=True, effects="none", summary=f"{len(lines)} device(s) on {daemon.board.name}")
+    result.devices = lines
+    return daemon.dressed(result)
+
+
+def find(daemon: Daemon, params: FindParams) -> Result:
+    """Registers and groups whose name, field, unit or chip matches every word of the query."""
+    chosen = [find_device(daemon.devices, params.device)] if params.device is not None else daemon.devices.values()
+    words = params.query.lower().split()
+    start = int(params.cursor) if params.cursor is not None and params.cursor.isdecimal() else 0
+    found = [m for d in chosen for m in _matches(d, words)]
+    page = found[start : start + params.limit]
+    rest = start + params.limit < len(found)
+    result = Result(status="done", ok=True, effects="none", summary=f"{len(found)} register(s) match")
+    result.matches = page
+    result.cursor = str(start + params.limit) if rest else None
+    return daemon.dressed(result)
+
+
+def _matches(device: Device, words: list[str]) -> list[dict[str, Any]]:
+    found = []
+    levels = {r.read.level for r in device.contract.registers.values()}
+    for register in device.contract.registers.values():
+        units = " ".join(f.quantity.unit or "" for f in register.fields.values()) + f" {register.quantity.unit or ''}"
+        about = f"{' '.join(register.read.effects)} {register.write.effect if register.access.writable else ''}"
+        about += " level" if register.name in levels else ""
+        text = (
+            f"{device.name}.{register.name} {' '.join(register.fields)} {units} {about} {device.contract.title}".lower()
+        )
+        if all(w in text for w in words):
+            found.append(_line(device, register))
+    for group in device.contract.groups.values():
+        text = f"{device.name}.{group.name} {' '.join(group.members)} {device.contract.title}".lower()
+        if all(w in text for w in words):
+            found.append({"register": f"{device.name}.{group.name}", "group": list(group.members)})
+    return found
+
+
+def _line(device: Device, register: Register) -> dict[str, Any]:
+    judged = device.judge((register,))
+    line: dict[str, Any] = {"register": f"{device.name}.{register.name}", "access": register.access.value}
+    if isinstance(judged, ReadJudgement):
+        line["read"] = {"effects": sorted(judged.effects), "clean": judged.clean, "provenance": judged.basis.value}
+    if register.access.writable:
+        effects = {register.write.effect.value, *(f.write.effect.value for f in register.fields.values())}
+        line["write"] = {"effects": sorted(effects)}
+    if register.fields:
+        line["fields"] = list(register.fields)
+    if register.quantity.unit is not None:
+        line["unit"] = register.quantity.unit
+    return line
+
+
+def contract(daemon: Daemon, name: str) -> Result:
+    """What one register, or each member of a group, promises."""
+    device = find_device(daemon.devices, name)
+    members, group = find_members(device, name)
+    if group is not None:
+        promise: dict[str, Any] = {
+            "group": f"{device.name}.{group.name}",
+            "transfer": group.transfer,
+            "members": [_promise(device, r) for r in members],
+        }
+    else:
+        promise = _promise(device, members[0])
+    summary = f"{name}: {device.contract.title}, {device.contract.source}"
+    result = Result(status="done", ok=True, effects="none", summary=summary)
+    result.contract = promise
+    return daemon.dressed(result, device)
+
+
+def _promise(device: Device, register: Register) -> dict[str, Any]:
+    judged = device.judge((register,))
+    promise: dict[str, Any] = {
+        "register": f"{device.name}.{register.name}",
+        "part": device.contract.part,
+        "source": device.contract.source,
+        "offset": hexed(register.offset, 8 * device.contract.access.offset_bytes),
+        "space": register.space.value,
+        "width_bits": register.width_bits,
+        "access": register.access.value,
+        "reset": None if register.reset is None else hexed(register.reset, register.width_bits),
+        "volatile": register.volatile,
+        "persistence": register.persistence.value,
+        "owner": register.owner.value,
+        "bank": register.bank,
+        "values": dict(register.values),
+        "quantity": _plain(dataclasses.asdict(register.quantity)),
+        "fields": [_field(f) for f in register.fields.values()],
+    }
+    if register.access.readable:
+        promise["read"] = _read(register.read)
+    if isinstance(judged, Refused):
+        promise["judged_read"] = {"refused": judged.rule, "why": judged.message}
+    else:
+        promise["judged_read"] = {
+            "effects": sorted(judged.effects),
+            "clean": judged.clean,
+            "method": "reg.read" if judged.clean else "reg.read_effectful",
+            "provenance": judged.basis.value,
+            "undeclared": ReadEffect.UNKNOWN in judged.effects,
+        }
+    if register.access.writable:
+        promise["write"] = _write(register.write)
+    return promise
+
+
+def _field(field: Field) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "name": field.name,
+        "bits": f"{field.msb}:{field.lsb}",
+        "access": field.access.value,
+        "volatile": field.volatile,
+        "reserved": field.reserved,
+        "values": dict(field.values),
+        "quantity": _plain(dataclasses.asdict(field.quantity)),
+    }
+    if field.access.readable:
+        shown["read"] = _read(field.read)
+    if field.access.writable and field.reserved is None:
+        shown["write"] = _write(field.write)
+    return shown
+
+
+def _seen(provenance: Provenance) -> dict[str, Any]:
+    return {"provenance": provenance.basis.value, "seen": provenance.seen, "source": provenance.source}
+
+
+def _read(spec: ReadSpec) -> dict[str, Any]:
+    more = {"affects": list(spec.affects), "level": spec.level, "max_burst": spec.max_burst, "peek": spec.peek}
+    shown = {"effects": sorted(spec.effects), **more, "when_empty": spec.when_empty, "gate": spec.gate}
+    return {k: v for k, v in shown.items() if v not in (None, [])} | _seen(spec.provenance)
+
+
+def _write(spec: WriteSpec) -> dict[str, Any]:
+    verify = (
+        None if spec.verify is None else {k: v for k, v in dataclasses.asdict(spec.verify).items() if v is not None}
+    )
+    limits = None if spec.limits is None else _plain(dataclasses.asdict(spec.limits))
+    shown: dict[str, Any] = {
+        "effect": spec.effect.value,
+        "affects": list(spec.affects),
+        "verify": verify,
+        "mask": spec.mask,
+        "signals": [{k: v for k, v in dataclasses.asdict(s).items() if v is not None} for s in spec.signals],
+        "window_ms": spec.window_ms,
+        "approval": spec.approval,
+        "limits": limits,
+        "values": dict(spec.values),
+        "gate": spec.gate,
+    }
+    return {k: v for k, v in shown.items() if v not in (None, [], {})} | _seen(spec.provenance)
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """Members that say something; decimals as text, so that nothing is rounded."""
+    return {k: str(v) if isinstance(v, Decimal) else v for k, v in data.items() if v is not None}

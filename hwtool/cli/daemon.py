@@ -1,0 +1,68 @@
+"""Verbs that run the daemon or the proofs: serve, check, demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from hwtool.cli.link import complain, json_option
+from hwtool.session import socket_directory
+from hwtool_contracts.toml_reader import Faults
+from hwtool_store.faults import StoreRefused
+
+
+@click.command()
+@click.option("--board", type=click.Path(path_type=Path), help="The board file; without it, the simulated bench.")
+@click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.")
+@click.option("--socket", "socket_", metavar="DIR", help="Directory of the sockets.")
+@click.option("--allow-unsafe-store", is_flag=True, help="Take a file system that may lose what was synced.")
+def serve(board: Path | None, store: Path | None, socket_: str | None, allow_unsafe_store: bool) -> None:
+    """Run the daemon until it is told to stop (SIGTERM, or Ctrl-C)."""
+    from hwtool.bench import bench
+    from hwtool.config import load_board
+    from hwtool.server import ServeError, default_store, run
+
+    if board is None and os.environ.get("INVOCATION_ID"):
+        complain("under systemd a board is required: --board FILE", 2)
+    try:
+        loaded = load_board(board) if board is not None else bench()
+    except Faults as error:
+        click.echo(f"hwtool: the board cannot be used; {len(error.faults)} fault(s), nothing was started:", err=True)
+        for fault in error.faults:
+            click.echo(f"  {fault}", err=True)
+        sys.exit(2)
+    directory = socket_directory(socket_)
+    try:
+        run(loaded, store or default_store(directory), directory, allow_unsafe=allow_unsafe_store)
+    except (StoreRefused, ServeError) as error:
+        complain(str(error), 2)
+    except OSError as error:
+        complain(f"a bus cannot be had: {error}", 2)
+
+
+@click.command()
+@json_option
+def check(as_json: bool) -> None:
+    """Run the safety checks on the simulated bench and count what reaches the devices."""
+    from hwtool.checks.run import run_checks
+
+    outcome = run_checks()
+    if as_json:
+        click.echo(json.dumps(outcome.as_object()))
+    else:
+        for line in outcome.lines():
+            click.echo(line)
+    sys.exit(0 if outcome.passed else 1)
+
+
+@click.command()
+@click.option("--keep", type=click.Path(path_type=Path), help="Work in this directory and leave it for a look.")
+def demo(keep: Path | None) -> None:
+    """Tell the whole story on simulated chips in a process of their own, in a temporary directory."""
+    from hwtool.demo import run_demo
+
+    sys.exit(run_demo(keep))

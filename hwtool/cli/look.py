@@ -1,0 +1,147 @@
+"""Verbs that only look: devices, registers, contracts, the journal, and any method by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from hwtool.cli.link import finish, json_option, link, socket_option, table, usage
+
+
+@click.command()
+@click.argument("topic", required=False)
+@socket_option
+@json_option
+def describe(topic: str | None, socket_: str | None, as_json: bool) -> None:
+    """Who the daemon is and what you may do; TOPIC agents is the guide for agents."""
+
+    def show(result: dict[str, Any]) -> None:
+        told = result["describe"]
+        click.echo(told.get("text") or result["summary"])
+        if topic is None:
+            click.echo("methods: " + ", ".join(told["methods"]))
+            click.echo(f"key prefix: {told['key_prefix']}")
+
+    with link(socket_) as client:
+        finish(client.ask("describe", {"topic": topic} if topic else {}), as_json, show)
+
+
+@click.command()
+@socket_option
+@json_option
+def devices(socket_: str | None, as_json: bool) -> None:
+    """List the devices of the board."""
+
+    def show(result: dict[str, Any]) -> None:
+        table(result["devices"], ["name", "contract", "bus", "address", "generation", "simulated", "verified", "held"])
+
+    with link(socket_) as client:
+        finish(client.ask("device.list"), as_json, show)
+
+
+@click.command()
+@click.argument("words", nargs=-1)
+@click.option("--device", help="Only registers of this device.")
+@socket_option
+@json_option
+def find(words: tuple[str, ...], device: str | None, socket_: str | None, as_json: bool) -> None:
+    """Find registers by name, field, unit or chip."""
+
+    def show(result: dict[str, Any]) -> None:
+        rows = [{**m, "clean": (m.get("read") or {}).get("clean")} for m in result["matches"]]
+        table(rows, ["register", "access", "read", "clean", "write", "unit"])
+        if result.get("cursor"):
+            click.echo("… more: narrow the words, or use --device", err=True)
+
+    params: dict[str, Any] = {"query": " ".join(words), "limit": 200}
+    with link(socket_) as client:
+        finish(client.ask("reg.find", params | ({"device": device} if device else {})), as_json, show)
+
+
+@click.command()
+@click.argument("register")
+@socket_option
+@json_option
+def show(register: str, socket_: str | None, as_json: bool) -> None:
+    """Show what REGISTER (device.NAME) promises: effects of reading and writing, fields, sources."""
+
+    def show_contract(result: dict[str, Any]) -> None:
+        contract = result["contract"]
+        for promise in contract.get("members", [contract]):
+            _promise(promise)
+
+    with link(socket_) as client:
+        finish(client.ask("reg.contract", {"register": register}), as_json, show_contract)
+
+
+def _promise(promise: dict[str, Any]) -> None:
+    click.echo(f"{promise['register']}  offset {promise['offset']}, {promise['width_bits']} bits, {promise['access']}")
+    judged = promise["judged_read"]
+    if "refused" in judged:
+        click.echo(f"  read: no ({judged['why']})")
+    else:
+        clean = "clean, may be repeated" if judged["clean"] else "has effects: needs a key (read --effectful)"
+        click.echo(f"  read: {', '.join(judged['effects'])}; {clean}; {judged['provenance']}")
+        if promise.get("read", {}).get("source"):
+            click.echo(f"        {promise['read']['source']}")
+    if "write" in promise:
+        written = promise["write"]
+        rest = {k: v for k, v in written.items() if k not in ("effect", "provenance", "seen", "source")}
+        more = "".join(f"; {k} {json.dumps(v)}" for k, v in rest.items())
+        click.echo(f"  write: {written['effect']}; {written['provenance']}{more}")
+        if written.get("source"):
+            click.echo(f"         {written['source']}")
+    for field in promise["fields"]:
+        names = ", ".join(f"{n}={v}" for n, v in field["values"].items())
+        effect = f" write {field['write']['effect']}" if "write" in field else ""
+        reserved = f" reserved ({field['reserved']})" if field["reserved"] else ""
+        unit = f" [{field['quantity']['unit']}]" if field["quantity"].get("unit") else ""
+        click.echo(f"  {field['bits']:>6}  {field['name']}{unit} {field['access']}{effect}{reserved}  {names}".rstrip())
+
+
+@click.command()
+@click.option("--device", help="Only entries about this device.")
+@click.option("--since", type=int, help="Only entries after this sequence number.")
+@click.option("--limit", type=click.IntRange(1, 200), default=100, show_default=True)
+@socket_option
+@json_option
+def journal(device: str | None, since: int | None, limit: int, socket_: str | None, as_json: bool) -> None:
+    """Show what was attempted and how it ended."""
+
+    def show_entries(result: dict[str, Any]) -> None:
+        for entry in result["entries"]:
+            click.echo(timeline(entry))
+
+    params = {"device": device, "since": since, "limit": limit}
+    with link(socket_) as client:
+        finish(client.ask("journal.read", {k: v for k, v in params.items() if v is not None}), as_json, show_entries)
+
+
+def timeline(entry: dict[str, Any]) -> str:
+    """One entry of the journal as a line."""
+    about = entry.get("register") or entry.get("device") or ""
+    op = f" op {entry['op']}" if entry.get("op") else ""
+    verdict = f" {entry['verdict']}" if entry.get("verdict") else ""
+    by = f" by {entry['by']}" if entry.get("by") else ""
+    told = entry.get("summary") or entry.get("reason") or entry.get("why") or ""
+    return f"{entry['seq']:>5} {entry['at'][11:23]} {entry['what']}{op}{verdict}{by} {about}: {told}".rstrip(": ")
+
+
+@click.command()
+@click.argument("method")
+@click.argument("params", required=False)
+@click.option("--operator", is_flag=True, help="Use the operator's socket.")
+@socket_option
+def rpc(method: str, params: str | None, operator: bool, socket_: str | None) -> None:
+    """Call METHOD with PARAMS (a JSON object) and print the result."""
+    try:
+        decoded = json.loads(params) if params else {}
+    except ValueError as error:
+        usage(f"PARAMS is not JSON: {error}")
+    if not isinstance(decoded, dict):
+        usage("PARAMS is a JSON object")
+    key = decoded.get("key")
+    with link(socket_, "operator" if operator else "agent", key if isinstance(key, str) else None) as client:
+        finish(client.ask(method, decoded), True)

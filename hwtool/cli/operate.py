@@ -1,0 +1,123 @@
+"""Verbs of operators: settle, hold, release, approvals, approve, deny; all on the operator's socket."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from hwtool.cli.link import finish, json_option, link, socket_option, table, usage
+from hwtool.client import Client
+from hwtool_contracts.errors import exit_code
+
+VERDICTS = ["applied", "satisfied", "not_applied", "partial", "lost", "superseded", "abandoned"]
+
+
+@click.command()
+@click.argument("number", type=int)
+@click.argument("verdict", type=click.Choice(VERDICTS))
+@click.option("--reason", required=True, help="What was seen; it goes into the record.")
+@socket_option
+@json_option
+def settle(number: int, verdict: str, reason: str, socket_: str | None, as_json: bool) -> None:
+    """End an unknown operation with your verdict on what happened."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("op.settle", {"id": number, "verdict": verdict, "reason": reason}), as_json)
+
+
+@click.command()
+@click.argument("device")
+@click.option("--reason", required=True)
+@socket_option
+@json_option
+def hold(device: str, reason: str, socket_: str | None, as_json: bool) -> None:
+    """Stop effectful requests to DEVICE; clean reads go on."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("device.hold", {"device": device, "reason": reason}), as_json)
+
+
+@click.command()
+@click.argument("device")
+@click.option("--reason", required=True)
+@socket_option
+@json_option
+def release(device: str, reason: str, socket_: str | None, as_json: bool) -> None:
+    """Take your hold off DEVICE; an unknown operation must be settled first."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("device.release", {"device": device, "reason": reason}), as_json)
+
+
+@click.command()
+@socket_option
+@json_option
+def approvals(socket_: str | None, as_json: bool) -> None:
+    """List the requests that wait for a person."""
+
+    def show(result: dict[str, Any]) -> None:
+        columns = ["approval", "device", "registers", "kind", "requester", "reason_in_requesters_words"]
+        table(result["approvals"], columns)
+
+    with link(socket_, "operator") as client:
+        finish(client.ask("approval.list"), as_json, show)
+
+
+def _screen(screen: dict[str, Any]) -> None:
+    """What a request would do, for the person who decides."""
+    click.echo(f"request {screen['approval']} of {screen['requester']}: {screen['kind']} on {screen['device']}")
+    reason = screen["reason_in_requesters_words"]
+    click.echo(f"  their reason, in their words: {reason if reason is not None else '(none given)'}")
+    click.echo(f"  asks for approval because: {'; '.join(screen['why'])}")
+    if screen["changes"] == "redacted":
+        click.echo("  values and transfers: redacted")
+        return
+    for change in screen["changes"]:
+        click.echo(f"  {change['register']}: {change['before'] or '?'} -> {change['after']}")
+        for name, field in change["fields"].items():
+            click.echo(f"    {name}: {field['before'] or '?'} -> {field['after']}")
+    for transfer in screen["transfers"]:
+        what = transfer.get("data", "")
+        click.echo(f"  sends: {transfer['role']} {transfer['do']} {transfer['address']} {transfer['offset']} {what}")
+    if screen["implied_reads"]:
+        click.echo("  reads before: " + ", ".join(screen["implied_reads"]))
+    if screen["untouched"]:
+        click.echo("  leaves alone: " + ", ".join(screen["untouched"]))
+
+
+@click.command()
+@click.argument("number", type=int)
+@click.option("--code", help="The code of an earlier approve screen; without it the screen is shown first.")
+@socket_option
+@json_option
+def approve(number: int, code: str | None, socket_: str | None, as_json: bool) -> None:
+    """Show what request NUMBER would do, and grant it once."""
+    with link(socket_, "operator") as client:
+        if code is None:
+            code = _asked(client, number, as_json)
+        finish(client.ask("approval.approve", {"approval": number, "code": code}), as_json)
+
+
+def _asked(client: Client, number: int, as_json: bool) -> str:
+    result = client.ask("approval.show", {"approval": number})
+    if result["status"] == "failed" or as_json:
+        finish(result, as_json)
+    screen = result["approvals"][0]
+    _screen(screen)
+    code: str = screen["code"]
+    if not sys.stdin.isatty():
+        click.echo(f"to approve: hwtool approve {number} --code {code}")
+        sys.exit(exit_code(result))
+    if not click.confirm("approve?", default=False, err=True):
+        usage("not approved; to refuse it with a reason: hwtool deny")
+    return code
+
+
+@click.command()
+@click.argument("number", type=int)
+@click.option("--reason", required=True, help="It reaches the requester.")
+@socket_option
+@json_option
+def deny(number: int, reason: str, socket_: str | None, as_json: bool) -> None:
+    """Deny request NUMBER with a reason."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("approval.deny", {"approval": number, "reason": reason}), as_json)

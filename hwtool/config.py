@@ -1,0 +1,273 @@
+"""The board file: the buses and devices of a host, read strictly, all faults at once.
+
+A key that belongs to the format and is not supported by this version is refused by name. The built-in bench is a board
+like any other, written as text in `bench.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Literal, cast
+
+from hwtool_contracts.library import find_contract
+from hwtool_contracts.model import Contract, Owner
+from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
+
+ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
+TOP_NOT_YET: Final = frozenset({"policy"})
+BUS_NOT_YET: Final = frozenset({"accept_unacknowledged", "max_hz", "mode"})
+DEVICE_NOT_YET: Final = frozenset(
+    {
+        "part",
+        "overlays",
+        "params",
+        "mux",
+        "channel",
+        "restarts",
+        "on_loss",
+        "rtl_source",
+        "writes_per_day",
+        "safe_state",
+    }
+)
+KINDS_NOT_YET: Final = frozenset(
+    {"i2c", "spi", "modbus-tcp", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"}
+)
+
+
+class ApprovalMode(StrEnum):
+    """Who may approve whose requests."""
+
+    SEPARATE_USER = "separate-user"
+    TWO_PERSON = "two-person"
+    SUDO = "sudo"
+    SELF = "self"
+
+
+@dataclass(frozen=True, slots=True)
+class BusSpec:
+    """One bus of the board.
+
+    Attributes:
+        path: device node of a serial bus.
+        process: the simulated chips run in a process of their own.
+        socket: join a simulator that runs there.
+        sole_master: nobody else writes to the devices of this bus.
+        response_ms: how long a device may take to answer.
+        reply_lifetime_ms: how long after an ambiguous answer a late reply may still arrive.
+        transfer_limit_ms: past this a transfer is given up and the bus counts as wedged.
+    """
+
+    name: str
+    kind: Literal["sim", "modbus-rtu"]
+    path: str | None
+    baud: int
+    parity: Literal["none", "even", "odd"]
+    stop_bits: int
+    process: bool
+    socket: str | None
+    sole_master: bool
+    response_ms: int
+    reply_lifetime_ms: int
+    gap_ms: int | None
+    transfer_limit_ms: int
+
+    @property
+    def simulated(self) -> bool:
+        """No real device behind it."""
+        return self.kind == "sim"
+
+    @property
+    def stable_path(self) -> str:
+        """What identifies the bus over restarts; devices are held by this and their address."""
+        return f"{self.kind}:{self.path or self.socket or self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One device of the board; `contract_name` is how the board names its contract."""
+
+    name: str
+    contract_name: str
+    contract: Contract
+    bus: str
+    address: int
+    identity: str | None
+
+    def locus(self, bus: BusSpec) -> str:
+        """Stable bus path and address: what is held."""
+        return f"{bus.stable_path}:{self.address:#04x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A site file, loaded and checked."""
+
+    name: str
+    approval_mode: ApprovalMode
+    self_approval_on_hardware: bool
+    buses: dict[str, BusSpec]
+    devices: dict[str, DeviceSpec]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether every bus is simulated."""
+        return all(b.simulated for b in self.buses.values())
+
+
+def load_board(path: Path) -> Board:
+    """Load a board file; contract paths in it are relative to it.
+
+    Raises:
+        Faults: it cannot be read, or breaks rules; all of them are listed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Faults([Fault(str(path), "", "", "cannot be read", str(error), "a readable board file")]) from error
+    return parse_board(text, path.name, path.parent)
+
+
+def parse_board(text: str, file: str, beside: Path) -> Board:
+    """Make a board of the text of a file.
+
+    Raises:
+        Faults: as `load_board`.
+    """
+    faults: list[Fault] = []
+    top = Table(parse_toml(text, file), "", file, faults, TOP_NOT_YET)
+    name = top.text("name", required=True) or ""
+    mode = top.choice("approval_mode", ApprovalMode) or ApprovalMode.SEPARATE_USER
+    self_approval = bool(top.flag("self_approval_on_hardware", False))
+    buses = {bus: _bus(bus, table) for bus, table in top.tables("buses", BUS_NOT_YET)}
+    devices = {}
+    for device, table in top.tables("devices", DEVICE_NOT_YET):
+        spec = _device(device, table, buses, beside)
+        if spec is not None:
+            devices[device] = spec
+    if not buses:
+        top.fault("buses", "no bus", None, "at least one [buses.NAME]")
+    top.done()
+    board = Board(name, mode, self_approval, buses, devices)
+    if mode is ApprovalMode.SELF and not board.simulated and not self_approval:
+        top.fault("approval_mode", "self on real hardware", "self", "another mode, or self_approval_on_hardware = true")
+    _check_loci(board, top)
+    if faults:
+        raise Faults(faults)
+    return board
+
+
+def _check_id(name: str, table: Table) -> None:
+    if not ID.fullmatch(name):
+        table.fault("", "not a name", name, "1 to 63 of a-z 0-9 _ -")
+
+
+def _bus(name: str, table: Table) -> BusSpec:
+    _check_id(name, table)
+    kind = table.text("kind", required=True) or "sim"
+    if kind in KINDS_NOT_YET:
+        table.fault("kind", "bus kind not supported by this version", kind, "sim or modbus-rtu")
+    elif kind not in ("sim", "modbus-rtu"):
+        table.fault("kind", "unknown bus kind", kind, "sim or modbus-rtu")
+    parity = table.text("parity") or "none"
+    if parity not in ("none", "even", "odd"):
+        table.fault("parity", "not in the vocabulary", repr(parity), "none, even or odd")
+    response_ms = table.integer("response_ms", low=1, high=60_000) or 200
+    path, socket = table.text("path"), table.text("socket")
+    process = bool(table.flag("process", False))
+    serial_only = {"path", "baud", "parity", "stop_bits", "gap_ms"} & set(table.data)
+    if kind == "modbus-rtu" and path is None:
+        table.fault("path", "key is missing", None, "the device node, a stable name below /dev/serial/by-id")
+    if kind == "sim" and serial_only:
+        table.fault(min(serial_only), "not a key of a simulated bus", None, "the key left out")
+    if kind != "sim" and (process or socket is not None):
+        table.fault("process" if process else "socket", "only for kind = sim", None, "the key left out")
+    if process and socket is not None:
+        table.fault("process", "process and socket exclude each other", None, "one of them")
+    spec = BusSpec(
+        name=name,
+        kind=cast(Literal["sim", "modbus-rtu"], kind),
+        path=path,
+        baud=table.integer("baud", low=300, high=4_000_000) or 19200,
+        parity=cast(Literal["none", "even", "odd"], parity),
+        stop_bits=table.integer("stop_bits", low=1, high=2) or 1,
+        process=process,
+        socket=socket,
+        sole_master=bool(table.flag("sole_master", False)),
+        response_ms=response_ms,
+        reply_lifetime_ms=table.integer("reply_lifetime_ms", low=1, high=600_000) or 3 * response_ms,
+        gap_ms=table.integer("gap_ms", low=0, high=10_000),
+        transfer_limit_ms=table.integer("transfer_limit_ms", low=1, high=600_000) or 10 * response_ms,
+    )
+    if spec.transfer_limit_ms < spec.response_ms:
+        table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")
+    table.done()
+    return spec
+
+
+def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) -> DeviceSpec | None:
+    _check_id(name, table)
+    contract_name = table.text("contract", required=True)
+    bus_name = table.text("bus", required=True)
+    address = table.integer("address", low=0, required=True)
+    identity = table.text("identity")
+    owner = table.choice("owner", Owner)
+    table.done()
+    bus = buses.get(bus_name or "")
+    if bus_name is not None and bus is None:
+        table.fault("bus", "no such bus", bus_name, "one of " + ", ".join(buses))
+    contract = None if contract_name is None else _contract(contract_name, table, beside)
+    if bus is None or contract is None or contract_name is None or address is None:
+        return None
+    _check_address(contract, address, table)
+    if bus.kind == "modbus-rtu" and contract.access.modbus is None:
+        table.fault("bus", f"contract {contract.part} has no [access.modbus]", bus.name, "a bus the chip can sit on")
+    if identity is not None and contract.identity is None:
+        table.fault("identity", f"contract {contract.part} has no [identity]", identity, "the key left out")
+    if owner is not None:
+        registers = {n: replace(r, owner=owner) for n, r in contract.registers.items()}
+        contract = replace(contract, registers=registers)
+    if "/" in contract_name or contract_name.endswith(".toml"):
+        contract_name = str((beside / contract_name).resolve())
+    return DeviceSpec(name, contract_name, contract, bus.name, address, identity)
+
+
+def _contract(name: str, table: Table, beside: Path) -> Contract | None:
+    try:
+        return find_contract(name, beside)
+    except Faults as found:
+        for fault in found.faults:
+            table.fault("contract", str(fault), None, "a contract that loads")
+        return None
+
+
+def _check_address(contract: Contract, address: int, table: Table) -> None:
+    if contract.access.modbus is not None and contract.access.i2c is None:
+        if not 1 <= address <= 247:
+            table.fault("address", "not a Modbus unit address", address, "1 to 247 (0 would be a broadcast)")
+        return
+    i2c = contract.access.i2c
+    if address > 0x77:
+        table.fault("address", "above 0x77", f"{address:#04x}", f"a 7-bit address, probably {address >> 1:#04x}")
+    elif i2c is not None and i2c.addresses and address not in i2c.addresses:
+        listed = ", ".join(f"{a:#04x}" for a in i2c.addresses)
+        table.fault("address", f"{contract.part} has no such address", f"{address:#04x}", listed)
+
+
+def _check_loci(board: Board, top: Table) -> None:
+    paths: dict[str, str] = {}
+    for bus in board.buses.values():
+        if bus.path is not None:
+            real = str(Path(bus.path).resolve())
+            if real in paths:
+                top.fault(f"buses.{bus.name}.path", f"the same node as buses.{paths[real]}", bus.path, "one bus a node")
+            paths[real] = bus.name
+    loci: dict[str, str] = {}
+    for device in board.devices.values():
+        locus = device.locus(board.buses[device.bus])
+        if locus in loci:
+            top.fault(f"devices.{device.name}.address", f"the same place as devices.{loci[locus]}", locus, "one each")
+        loci[locus] = device.name

@@ -1,0 +1,249 @@
+"""A device while the daemon runs: its contract on its bus, its queue, its holds, and clean reads of it.
+
+The device's lock is its queue: first in, first out, held by one keyed operation from pre-read to outcome. The bus's
+lock is taken for each group of transfers. Clean reads take only the bus's lock, so they pass between transfers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hwtool.config import DeviceSpec
+from hwtool.worker import BusWorker
+from hwtool_contracts.cross_check import find_place
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
+from hwtool_contracts.model import Contract, Group, Register, Space
+from hwtool_registers.bits import extract, hexed
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rejected
+from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors
+
+
+@dataclass(slots=True)
+class PersonHold:
+    """A hold that a person put on."""
+
+    by: str
+    why: str
+    since_ns: int
+
+
+@dataclass
+class Device:
+    """One device of the board.
+
+    Attributes:
+        unknown_op: the operation whose outcome is unknown, if one is; the device is held by it.
+        hold: a person's hold.
+        waiting: keyed requests in the queue, the one at work included.
+        known: values of bank selectors that were read or written and confirmed in this generation.
+    """
+
+    spec: DeviceSpec
+    worker: BusWorker
+    locus: str
+    generation: int = 1
+    unknown_op: int | None = None
+    unknown_since_ns: int | None = None
+    hold: PersonHold | None = None
+    waiting: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    identified: bool = False
+    checked: bool = False
+    _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The board's name of it."""
+        return self.spec.name
+
+    @property
+    def contract(self) -> Contract:
+        """What it promises."""
+        return self.spec.contract
+
+    @cached_property
+    def contract_hash(self) -> bytes:
+        """The 32 bytes of the contract's digest."""
+        return bytes.fromhex(self.contract.digest.partition(":")[2])
+
+    @property
+    def simulated(self) -> bool:
+        """No real device is behind it."""
+        return self.worker.spec.simulated
+
+    def held(self) -> DomainError | None:
+        """The error of an effectful request while the device is held, None if it is free."""
+        if self.unknown_op is not None:
+            return DomainError(
+                Code.HELD,
+                f"{self.name} is held: the outcome of operation {self.unknown_op} is unknown",
+                device=self.name,
+                by_op=self.unknown_op,
+                since=self.unknown_since_ns,
+            )
+        if self.hold is not None:
+            return DomainError(
+                Code.HELD,
+                f"{self.name} is held by {self.hold.by}: {self.hold.why}",
+                device=self.name,
+                by_op=None,
+                since=self.hold.since_ns,
+            )
+        return None
+
+    def mark_unknown(self, op_id: int, now_ns: int) -> None:
+        """Hold the device by an operation whose outcome is unknown."""
+        self.unknown_op, self.unknown_since_ns = op_id, now_ns
+
+    def mark_settled(self, op_id: int) -> None:
+        """An unknown operation has been settled."""
+        if self.unknown_op == op_id:
+            self.unknown_op = self.unknown_since_ns = None
+
+    def put_hold(self, by: str, why: str, now_ns: int) -> None:
+        """Hold the device by a person's word."""
+        self.hold = PersonHold(by, why, now_ns)
+
+    def judge(self, members: tuple[Register, ...], as_group: bool = False) -> ReadJudgement | Refused:
+        """The judgement of a read, remembered."""
+        key = (*(m.name for m in members), "group") if as_group else tuple(m.name for m in members)
+        if key not in self._judged:
+            self._judged[key] = judge_read(self.contract, members, as_group)
+        return self._judged[key]
+
+    def forget_bank(self) -> None:
+        """Selectors are in doubt from here on."""
+        self.known.clear()
+
+    def new_generation(self, generation: int) -> None:
+        """The device restarted: nothing that was known of it holds."""
+        self.generation = generation
+        self.identified = self.checked = False
+        self.forget_bank()
+
+    async def learn_selectors(self, register: Register) -> None:
+        """Read the selectors of the register's bank where they are not known; the caller holds the bus lock."""
+        for selector in selectors(self.contract, register):
+            if selector.name not in self.known:
+                values = await self._run(plan_read(self.contract, self.spec.address, [selector], {}), selector)
+                self.known[selector.name] = values[selector.name][0]
+
+    async def read(self, register: Register) -> int:
+        """One clean read of one register, its bank established and restored.
+
+        Raises:
+            DomainError: the bus did not answer; nothing with an effect was sent.
+        """
+        async with self.worker.lock:
+            await self.learn_selectors(register)
+            plan = plan_read(self.contract, self.spec.address, [register], self.known)
+            return (await self._run(plan, register))[register.name][0]
+
+    async def look(self, name: str, beside: Register | None = None) -> int:
+        """The value of REG or REG.FIELD by one clean read.
+
+        Raises:
+            DomainError: as `read`.
+        """
+        place = find_place(self.contract, name, beside)
+        if place is None:
+            raise DomainError(Code.INTERNAL, f"the contract of {self.name} names {name}, which it does not have")
+        register, part = place
+        raw = await self.read(register)
+        return raw if part is None else extract(raw, part)
+
+    async def read_many(self, registers: Sequence[Register]) -> tuple[dict[str, int], int]:
+        """Clean reads of several registers, neighbours that may be merged in one transfer; and how many it took.
+
+        Raises:
+            DomainError: as `read`.
+        """
+        values: dict[str, int] = {}
+        before = self.worker.sent
+        for run in self._runs(registers):
+            async with self.worker.lock:
+                await self.learn_selectors(run[0])
+                plan = plan_block_read(self.contract, self.spec.address, run, self.known)
+                for name, raws in (await self._run(plan, run[0])).items():
+                    values[name] = raws[0]
+        return values, self.worker.sent - before
+
+    async def read_group(self, group: Group) -> tuple[dict[str, int], int]:
+        """A clean read of a group, in its order, under one bus lock.
+
+        Raises:
+            DomainError: as `read`.
+        """
+        members = [self.contract.registers[n] for n in group.members]
+        make = plan_block_read if group.transfer == "one" else plan_read
+        before = self.worker.sent
+        async with self.worker.lock:
+            await self.learn_selectors(members[0])
+            found = await self._run(make(self.contract, self.spec.address, members, self.known), members[0])
+        return {name: raws[0] for name, raws in found.items()}, self.worker.sent - before
+
+    def _runs(self, registers: Sequence[Register]) -> list[list[Register]]:
+        """Registers asked for, cut into runs that one transfer can read."""
+        runs: list[list[Register]] = []
+        for register in sorted({r.name: r for r in registers}.values(), key=lambda r: (r.space, r.offset)):
+            if runs and self._follows(runs[-1], register):
+                runs[-1].append(register)
+            else:
+                runs.append([register])
+        return runs
+
+    def _follows(self, run: list[Register], register: Register) -> bool:
+        last = run[-1]
+        if (last.space, last.bank) != (register.space, register.bank):
+            return False
+        judged = [self.judge((r,)) for r in (last, register)]
+        if not all(isinstance(j, ReadJudgement) and may_merge(j) for j in judged):
+            return False
+        total = sum(r.size_bytes for r in [*run, register])
+        if register.space is Space.MEMORY:
+            i2c = self.contract.access.i2c
+            moves = i2c is not None and i2c.auto_increment in ("read", "both")
+            return moves and register.offset == last.offset + last.size_bytes and total <= 32
+        modbus = self.contract.access.modbus
+        limit = 2 * modbus.max_registers if modbus is not None else 0
+        return register.offset == last.offset + last.size_bytes // 2 and total <= limit
+
+    async def _run(self, plan: Plan, register: Register) -> dict[str, list[int]]:
+        """Perform a plan whose access is a clean read; selector writes are preparation."""
+        answers: list[bytes] = []
+        for step in plan.steps:
+            if step.role is Role.ACCESS and isinstance(step.transfer, RegisterRead):
+                answer = await self.worker.read_clean(step.transfer)
+            else:
+                answer = await self.worker.send_once(step.transfer)  # a selector of a declared bank
+            if not isinstance(answer, Confirmed):
+                self.forget_bank()
+                raise self.read_failed(answer, register, "preparation")
+            if step.role is not Role.ACCESS:
+                self.known[step.register] = self._selected(step.register, step.transfer)
+            else:
+                answers.append(answer.data)
+        return pieces_of(plan, self.contract, answers)
+
+    def _selected(self, name: str, transfer: object) -> int:
+        data = getattr(transfer, "data", b"")
+        return int.from_bytes(data, self.contract.registers[name].byte_order.value)
+
+    def read_failed(self, answer: Answer, register: Register, stage: str) -> DomainError:
+        """The error of a clean read that got no value."""
+        where = f"{self.name}.{register.name} at {hexed(register.offset, 8)} of {self.spec.address:#04x}"
+        match answer:
+            case Rejected(fault, _):
+                return DomainError(Code.BUS_FAULT, f"reading {where}: {fault}", fault=fault, stage=stage)
+            case Ambiguous(_, fault) if fault.startswith("no re"):
+                after_ms = self.worker.spec.response_ms
+                return DomainError(Code.TIMEOUT, f"reading {where}: {fault}", after_ms=after_ms, stage=stage)
+            case Ambiguous(_, fault):
+                return DomainError(Code.BUS_FAULT, f"reading {where}: {fault}", fault=fault, stage=stage)
+            case Confirmed():
+                return DomainError(Code.INTERNAL, f"reading {where}: confirmed, yet failed")

@@ -1,0 +1,311 @@
+"""The dispatch: from a durable intent to a durable outcome. Once.
+
+The seam: this file is the only one that sends transfers with an effect. It is given an `Intent`, which only a
+committed T1 makes and which can be spent once; there is no loop around it, and nothing may wrap it in one. After the
+dispatch come the watch (clean reads until the first conclusive observation or the end of the window) and T2.
+
+From T1 to T2 runs a task that nothing cancels; a client that left changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hwtool.clock import Clock
+from hwtool.devices import Device
+from hwtool.outcome import Seen, Verdict, conclude, write_seen
+from hwtool.prepare import Prepared, selector_names
+from hwtool.results import failed, shown_value
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import Result
+from hwtool_registers.bits import hexed
+from hwtool_registers.bus import Ambiguous, Confirmed, Rejected
+from hwtool_registers.plan import Plan, Role, pieces_of
+
+FIRST_PAUSE_S: Final = 0.002
+LONGEST_PAUSE_S: Final = 0.05
+
+
+class SpentIntent(Exception):
+    """An intent was to be dispatched a second time: a defect, stopped before the bus."""
+
+
+@dataclass
+class Intent:
+    """A committed T1: the right to send one plan once."""
+
+    op_id: int
+    _spent: bool = field(default=False, init=False)
+
+    def spend(self) -> None:
+        """Use the right.
+
+        Raises:
+            SpentIntent: it has been used.
+        """
+        if self._spent:
+            raise SpentIntent(f"operation {self.op_id} was dispatched already")
+        self._spent = True
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """How far a plan got.
+
+    Attributes:
+        answers: data of the access steps that were confirmed.
+        stopped: the answer that ended it early, None if every access was confirmed.
+        at: role of the step it stopped at.
+        done: access steps confirmed.
+        transfers: transfers sent.
+        warnings: what went wrong without touching the outcome.
+    """
+
+    answers: list[bytes]
+    stopped: Rejected | Ambiguous | None
+    at: Role | None
+    done: int
+    transfers: int
+    warnings: list[str]
+
+
+async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str, int]) -> Dispatched:
+    """Send a plan, each transfer once, in order, under one bus lock.
+
+    `bank` is what the plan takes the selectors to hold; if they are known to hold something else by now, nothing is
+    sent.
+
+    A selector that is not confirmed ends it before the access; a restoring write that is not confirmed puts the bank
+    in doubt and is a warning.
+
+    Raises:
+        SpentIntent: the intent was used before.
+    """
+    intent.spend()
+    answers: list[bytes] = []
+    warnings: list[str] = []
+    sent = 0
+    async with device.worker.lock:
+        if any(device.known.get(name) != value for name, value in bank.items()):
+            changed = Rejected("the bank was changed since the plan was made", "not-sent")
+            return Dispatched([], changed, Role.SELECT, 0, 0, [])
+        if selector_names(device) & {s.register for s in plan.accesses}:
+            device.forget_bank()
+        for step in plan.steps:
+            try:
+                answer = await device.worker.send_once(step.transfer)
+            except DomainError as error:  # the bus was shut meanwhile: this transfer was not sent
+                answer = Rejected(error.message, "not-sent")
+            sent += 1
+            match answer, step.role:
+                case Confirmed(data), Role.ACCESS:
+                    answers.append(data)
+                case Confirmed(), Role.SELECT | Role.RESTORE:
+                    continue
+                case Rejected() | Ambiguous(), Role.RESTORE:
+                    device.forget_bank()
+                    warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
+                    break
+                case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS:
+                    if len(plan.steps) > len(plan.accesses):
+                        device.forget_bank()
+                    return Dispatched(answers, answer, step.role, len(answers), sent, warnings)
+    return Dispatched(answers, None, None, len(answers), sent, warnings)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What T2 records.
+
+    Attributes:
+        verdict: None: the outcome is unknown and the device is held.
+        data: values that the read consumed.
+    """
+
+    verdict: str | None
+    result: Result
+    data: list[bytes]
+
+
+async def carry_out(intent: Intent, prepared: Prepared, clock: Clock) -> Finished:
+    """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did."""
+    device = prepared.resolved.device
+    sent = await dispatch(intent, device, prepared.plan, prepared.bank)
+    evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, device)}
+    if sent.stopped is not None:
+        return _stopped(intent, prepared, sent, sent.stopped, evidence)
+    if prepared.resolved.kind == "read":
+        return _read_finished(intent, prepared, sent, evidence)
+    return await _watched(intent, prepared, sent, evidence, clock)
+
+
+def _hexed(values: Mapping[str, int], device: Device) -> dict[str, str]:
+    return {name: hexed(raw, device.contract.registers[name].width_bits) for name, raw in values.items()}
+
+
+def _stopped(
+    intent: Intent, prepared: Prepared, sent: Dispatched, answer: Rejected | Ambiguous, evidence: dict[str, Any]
+) -> Finished:
+    """A plan that did not get to its end."""
+    name = prepared.resolved.name()
+    total = len(prepared.plan.accesses)
+    evidence |= {"how": "bus", "fault": answer.fault, "done": sent.done, "total": total}
+    if sent.at is Role.SELECT:
+        message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
+        error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=answer.fault, stage="select")
+        return Finished("not_applied", failed(error, "none", evidence=evidence, verdict="not_applied"), sent.answers)
+    match answer:
+        case Ambiguous(stage, fault):
+            message = f"{name}: {fault}; it cannot be told whether the device acted"
+            error = DomainError(
+                Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage.value, evidence=evidence, settled=False
+            )
+            return Finished(None, failed(error, "unknown", evidence=evidence), sent.answers)
+        case Rejected(fault, proof):
+            evidence["proof"] = proof
+            if sent.done:
+                message = f"{name}: stopped after {sent.done} of {total} transfers: {fault}"
+                error = DomainError(
+                    Code.NOT_APPLIED, message, after_intent=True, verdict="partial", done=sent.done, total=total
+                )
+                return Finished("partial", failed(error, "applied", evidence=evidence, verdict="partial"), sent.answers)
+            message = f"{name}: {fault}; nothing happened"
+            error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=fault, stage="dispatch")
+            result = failed(error, "none", evidence=evidence, verdict="not_applied")
+            return Finished("not_applied", result, sent.answers)
+
+
+def _read_finished(intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any]) -> Finished:
+    """An effectful read whose value is in hand."""
+    resolved = prepared.resolved
+    device = resolved.device
+    try:
+        found = pieces_of(prepared.plan, device.contract, sent.answers)
+    except ValueError as error:
+        message = f"{resolved.name()}: {error}; what was taken from the device is not known"
+        unknown = DomainError(Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="reply", settled=False)
+        return Finished(None, failed(unknown, "unknown", evidence=evidence), sent.answers)
+    values = []
+    for register, judged in resolved.reads:
+        values += [shown_value(device.name, register, raw, judged) for raw in found[register.name]]
+    declared = not any(r.kind == "undeclared" for r in prepared.read_rules)
+    shown = ", ".join(v["raw"] for v in values)
+    summary = f"{resolved.name()} read once" if resolved.sensitive else f"{resolved.name()} = {shown}"
+    warnings = list(sent.warnings)
+    if not declared:
+        warnings.append("undeclared: nobody has said what this read does to the device")
+    result = Result(
+        status="done",
+        ok=True,
+        effects="applied" if declared else "unknown",
+        verdict="applied",
+        summary=summary,
+        values=values,
+        evidence=evidence | {"how": "value"},
+        warnings=warnings,
+    )
+    return Finished("applied", result, sent.answers)
+
+
+async def _watched(
+    intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any], clock: Clock
+) -> Finished:
+    """Watch an acknowledged write until the first conclusive observation, or the end of its window."""
+    resolved = prepared.resolved
+    device = resolved.device
+    seen: Seen = "open"
+    now: dict[str, int] = {}
+    if prepared.verifiable:
+        try:
+            seen, now = await _watch(prepared, device, clock)
+        except DomainError as error:
+            evidence |= {"how": "acknowledged", "fault": error.message}
+            message = f"{resolved.name()}: acknowledged, but the read-back failed: {error.message}"
+            unknown = DomainError(
+                Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+            )
+            return Finished(None, failed(unknown, "unknown", evidence=evidence), [])
+    verdict = conclude(seen, prepared.verifiable, device.worker.spec.sole_master)
+    by_read_back = any(t.observe for t in prepared.targets)
+    how = ("read_back" if by_read_back else "signal") if verdict.effects != "unknown" else "acknowledged"
+    evidence |= {
+        "how": how,
+        "watched": prepared.verifiable,
+        "window_ms": prepared.window_ms if prepared.verifiable else 0,
+        "after": _hexed(now, device),
+    }
+    return Finished(verdict.verdict, _write_result(prepared, verdict, now, sent, evidence), [])
+
+
+async def _watch(prepared: Prepared, device: Device, clock: Clock) -> tuple[Seen, dict[str, int]]:
+    deadline_s = clock.monotonic_s() + prepared.window_ms / 1000
+    names = {t.observe for t in prepared.targets if t.observe} | {s.name for t in prepared.targets for s in t.signals}
+    pause_s = FIRST_PAUSE_S
+    while True:
+        now = {name: await device.read(device.contract.registers[name]) for name in sorted(names)}
+        seen = write_seen(prepared.targets, prepared.before, now)
+        rest_s = deadline_s - clock.monotonic_s()
+        if seen in ("applied", "satisfied") or rest_s <= 0:
+            return seen, now
+        await clock.sleep(min(pause_s, rest_s))
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def _write_result(
+    prepared: Prepared, verdict: Verdict, now: Mapping[str, int], sent: Dispatched, evidence: dict[str, Any]
+) -> Result:
+    resolved = prepared.resolved
+    device = resolved.device
+    summary = _summary(prepared, verdict, now)
+    values = []
+    for change in resolved.changes:
+        observed = now.get(change.register.name)
+        raw = observed if observed is not None else prepared.values[change.register.name]
+        values.append(shown_value(device.name, change.register, raw))
+    warnings = list(sent.warnings)
+    if verdict.verdict == "not_applied":
+        expected = {
+            c.register.name: hexed(prepared.values[c.register.name], c.register.width_bits) for c in resolved.changes
+        }
+        error = DomainError(
+            Code.NOT_APPLIED,
+            summary,
+            after_intent=True,
+            verdict="not_applied",
+            expected=expected,
+            observed=_hexed(now, device),
+            done=sent.done,
+            total=sent.done,
+        )
+        return failed(
+            error, verdict.effects, verdict="not_applied", values=values, evidence=evidence, warnings=warnings
+        )
+    if verdict.effects == "unknown":
+        warnings.append("unverified: " + verdict.why)
+    return Result(
+        status="done",
+        ok=True,
+        effects=verdict.effects,
+        verdict=verdict.verdict,
+        summary=summary,
+        values=values,
+        evidence=evidence,
+        warnings=warnings,
+    )
+
+
+def _summary(prepared: Prepared, verdict: Verdict, now: Mapping[str, int]) -> str:
+    """One line: register, before, wanted, and what was seen; without values where they are sensitive."""
+    resolved = prepared.resolved
+    if resolved.sensitive:
+        return f"{resolved.name()} written; {verdict.why}"
+    parts = []
+    for change in resolved.changes:
+        name, width = change.register.name, change.register.width_bits
+        p = prepared.before.get(name)
+        arrow = f"{hexed(p, width)} -> " if p is not None else ""
+        parts.append(f"{name} {arrow}{hexed(prepared.values[name], width)}")
+    seen = ", ".join(f"{n} reads {hexed(v, resolved.device.contract.registers[n].width_bits)}" for n, v in now.items())
+    return f"{resolved.device.name}: {'; '.join(parts)}; {verdict.why}" + (f" ({seen})" if seen else "")

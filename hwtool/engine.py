@@ -1,0 +1,449 @@
+"""The engine: start-up, the table of methods, and the end. Knows no sockets; the server and the checks drive it.
+
+Start-up follows the design: store, then every intent of an older epoch becomes unknown, the buses are quiesced, boot
+evidence is taken, rules run, and only then anything is listened to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hwtool import catalogue, reading
+from hwtool.approvals import Approvals
+from hwtool.buses import make_bus
+from hwtool.clock import Clock, rfc3339
+from hwtool.config import Board
+from hwtool.devices import Device, PersonHold
+from hwtool.journal import entry
+from hwtool.keyed import KeyedOperations, answer_of_row, refresh_boot
+from hwtool.outcome import NeedsPerson, Verdict
+from hwtool.policy import Caller
+from hwtool.recovery import Settlement, orphans, run_rules, settle
+from hwtool.resolve import find_device
+from hwtool.results import failed
+from hwtool.state import Daemon
+from hwtool.worker import BusWorker
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import (
+    METHODS,
+    ApprovalParams,
+    ApproveParams,
+    ContractParams,
+    DenyParams,
+    DescribeParams,
+    FindParams,
+    HoldParams,
+    JournalParams,
+    OpGetParams,
+    OpWaitParams,
+    PlanParams,
+    ReadEffectfulParams,
+    ReadParams,
+    Result,
+    SettleParams,
+    UpdateParams,
+    WriteParams,
+)
+from hwtool_store import audit, operations
+from hwtool_store.database import Start, Store, open_store, set_meta_once
+from hwtool_store.faults import StoreRefused, StoreRule
+from hwtool_store.operations import OpRow, Tombstone
+
+PLAN_KEY = "rehearsal-only"
+SETTLED_EFFECTS = {"applied": "applied", "satisfied": "none", "not_applied": "none", "partial": "applied"}
+
+
+class Engine:
+    """One running daemon without its sockets; make it with `start`."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self._keyed = KeyedOperations(daemon, self._unknown)
+        self._approvals = Approvals(daemon)
+        self._rules: set[asyncio.Task[None]] = set()
+        for worker in daemon.workers.values():
+            worker.after_quarantine = partial(self._bus_is_back, worker)
+
+    @classmethod
+    async def start(cls, board: Board, store_directory: Path, clock: Clock, *, allow_unsafe: bool = False) -> Engine:
+        """Open the store, the buses and the devices, and settle what can be settled by rule.
+
+        Raises:
+            StoreRefused: the store cannot be used.
+            OSError: a bus is in use or cannot be opened.
+        """
+        boot_id = clock.boot_id()
+        start = Start(boot_id, os.getpid(), clock.wall_ns(), clock.boottime_ns(), catalogue.version())
+        store = open_store(store_directory, start, allow_unsafe=allow_unsafe)
+        store.start()
+        workers: dict[str, BusWorker] = {}
+        try:
+            await _check_kind(store, board)
+            for spec in board.buses.values():
+                workers[spec.name] = BusWorker(spec, make_bus(spec, board, store_directory), clock)
+            engine = cls(Daemon(board, store, clock, boot_id, workers, _devices(board, workers)))
+            await engine._recover()
+        except BaseException:
+            for worker in workers.values():
+                await worker.close()
+            store.close()
+            raise
+        return engine
+
+    async def close(self) -> None:
+        """Take no more, wait for what is at work up to its windows, close buses and store."""
+        self.daemon.stopping = True
+        await self._keyed.drain()
+        for task in self._rules:
+            task.cancel()
+        self.daemon.flush_refusals()
+        for worker in self.daemon.workers.values():
+            await worker.close()
+        if self.daemon.failed is None:
+            self.daemon.store.close()
+
+    async def call(self, caller: Caller, method: str, params: dict[str, Any]) -> Result:
+        """Answer one method of the surface; every outcome of the domain is a result.
+
+        Raises:
+            KeyError: there is no such method (a broken envelope, not an outcome).
+        """
+        entry_of = METHODS[method]
+        key = params.get("key")
+        shown_key = key if isinstance(key, str) else None
+        try:
+            if entry_of.operator and caller.role != "operator":
+                reason = f"{method} is for operators"
+                raise DomainError(Code.DENIED, reason, reason=reason, required="the operator socket")
+            return await self._call(caller, _decoded(params, entry_of.params), method)
+        except DomainError as error:
+            return self.daemon.dressed(failed(error, "none", key=shown_key))
+        except Exception as error:  # noqa: BLE001  # a defect is an answer too; the daemon lives on
+            defect = DomainError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}")
+            # what a defect left behind is not known once a keyed method was under way
+            keyed = method in ("reg.read_effectful", "reg.write", "reg.update", "op.settle")
+            return self.daemon.dressed(failed(defect, "unknown" if keyed else "none", key=shown_key))
+
+    async def _call(self, caller: Caller, params: msgspec.Struct, method: str) -> Result:
+        daemon = self.daemon
+        match params:
+            case DescribeParams(topic):
+                return catalogue.describe(daemon, caller, topic)
+            case FindParams():
+                return catalogue.find(daemon, params)
+            case ContractParams(register):
+                return catalogue.contract(daemon, register)
+            case ReadParams(run=run):
+                _refuse_run(run)
+                return await reading.read(daemon, params)
+            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run):
+                _refuse_run(run)
+                return await self._keyed.submit(caller, params)
+            case PlanParams():
+                return await self._plan(caller, params)
+            case OpGetParams():
+                return await self._op_get(caller, params)
+            case OpWaitParams():
+                return await self._op_wait(caller, params)
+            case JournalParams():
+                return await self._journal(caller, params)
+            case ApprovalParams(approval):
+                return await self._approvals.shown(approval)
+            case ApproveParams(approval, code):
+                return await self._approvals.approve(caller, approval, code)
+            case DenyParams(approval, reason):
+                return await self._approvals.deny(caller, approval, reason)
+            case SettleParams():
+                return await self._settle(caller, params)
+            case HoldParams() if method == "device.hold":
+                return await self._hold(caller, params)
+            case HoldParams():
+                return await self._release(caller, params)
+            case _ if method == "device.list":
+                return catalogue.devices(daemon)
+            case _ if method == "approval.list":
+                return await self._approvals.listed()
+            case _ if method == "rpc.discover":
+                return catalogue.discover(daemon)
+            case _:
+                raise DomainError(Code.INTERNAL, f"{method} is declared and not implemented")
+
+    async def _plan(self, caller: Caller, params: PlanParams) -> Result:
+        inner = {"key": PLAN_KEY, **params.params, "dry_run": True}
+        decoded = _decoded(inner, METHODS[params.method].params, "$.params")
+        match decoded:
+            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run):
+                _refuse_run(run)
+                result = await self._keyed.submit(caller, decoded)
+            case _:
+                raise DomainError(Code.INTERNAL, f"{params.method} cannot be planned")
+        if result.key == PLAN_KEY:
+            result.key = None
+        return result
+
+    async def _row(self, caller: Caller, op_id: int | None, key: str | None) -> OpRow:
+        def job(conn: Any) -> OpRow | Tombstone | None:
+            if key is not None:
+                return operations.find(conn, caller.principal, key)
+            return operations.get(conn, op_id or 0)
+
+        found = await self.daemon.ask(job)
+        wanted = key if key is not None else str(op_id)
+        if isinstance(found, Tombstone):
+            message = f"key {key} was used; its record has been pruned (verdict {found.verdict})"
+            raise DomainError(Code.KEY_EXPIRED, message, key=key, verdict=found.verdict)
+        if found is None:
+            raise DomainError(Code.NOT_FOUND, f"no operation {wanted}: never sent", searched=wanted, suggestions=[])
+        return found
+
+    async def _op_get(self, caller: Caller, params: OpGetParams) -> Result:
+        row = await self._row(caller, params.id, params.key)
+        person = None
+        if params.verify and row.state == "UNKNOWN":
+            person = await self._try(row.op_id)
+            row = await self._row(caller, row.op_id, None)
+        return self._op_result(caller, row, person)
+
+    def _op_result(self, caller: Caller, row: OpRow, person: NeedsPerson | None) -> Result:
+        device = self.daemon.device_at(row.locus)
+        mine = row.principal == caller.principal or caller.role == "operator"
+        result = answer_of_row(row, caller)
+        if not mine:
+            result.values = result.evidence = None
+            result.summary = f"operation {row.op_id} of another caller"
+            if result.error is not None:
+                result.error = {**result.error, "message": result.summary, "evidence": None}
+        shown: dict[str, Any] = {
+            "id": row.op_id,
+            "key": row.key if mine else None,
+            "principal": row.principal,
+            "device": row.request["device"],
+            "registers": row.request["registers"],
+            "kind": row.kind,
+            "state": row.state,
+            "verdict": row.verdict,
+            "verdict_by": row.verdict_by,
+            "created": rfc3339(row.created_ns),
+            "intent": None if row.intent_ns is None else rfc3339(row.intent_ns),
+            "done": None if row.done_ns is None else rfc3339(row.done_ns),
+            "needs_person": None if person is None else person.why,
+        }
+        result.key = shown["key"]
+        result.op = shown
+        return self.daemon.dressed(result, device)
+
+    async def _op_wait(self, caller: Caller, params: OpWaitParams) -> Result:
+        deadline_s = self.daemon.clock.monotonic_s() + params.wait_ms / 1000
+        task = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
+        if task is not None:
+            await asyncio.wait({task}, timeout=params.wait_ms / 1000)
+        while True:
+            changed = self.daemon.changed
+            row = await self._row(caller, params.id, params.key)
+            rest_s = deadline_s - self.daemon.clock.monotonic_s()
+            if row.state in ("DONE", "UNKNOWN") or rest_s <= 0:
+                return self._op_result(caller, row, None)
+            try:
+                async with asyncio.timeout(rest_s):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _journal(self, caller: Caller, params: JournalParams) -> Result:
+        after = params.since or 0
+        if params.cursor is not None and params.cursor.isdecimal():
+            after = int(params.cursor)
+        device = params.device
+        if device is not None:
+            device = find_device(self.daemon.devices, device).name
+        rows = await self.daemon.ask(lambda conn: audit.page(conn, after, params.limit))
+        operator = caller.role == "operator"
+        shown = [entry(r, caller.principal, operator=operator) for r in rows]
+        if device is not None:
+            shown = [e for e in shown if e.get("device") == device]
+        result = Result(status="done", ok=True, effects="none", summary=f"{len(shown)} entries")
+        result.entries = shown
+        result.cursor = str(rows[-1].seq) if len(rows) == params.limit else None
+        return self.daemon.dressed(result)
+
+    async def _settle(self, caller: Caller, params: SettleParams) -> Result:
+        row = await self._row(caller, params.id, None)
+        if row.state != "UNKNOWN":
+            message = f"operation {row.op_id} is {row.state}, not UNKNOWN: there is nothing to settle"
+            raise DomainError(Code.REFUSED, message, rule="not_unknown", register=row.request["device"], field=None)
+        effects: Any = SETTLED_EFFECTS.get(params.verdict, "unknown")
+        verdict = Verdict(params.verdict, effects, f"settled by {caller.principal}: {params.reason}")
+        try:
+            ended = await settle(self.daemon, row, verdict, "human", self._settled_by(caller, params.reason))
+        except StoreRule as error:
+            raise DomainError(
+                Code.REFUSED,
+                f"operation {row.op_id} was settled meanwhile",
+                rule="not_unknown",
+                register=row.request["device"],
+                field=None,
+            ) from error
+        summary = f"operation {row.op_id} settled as {params.verdict}: {ended.why}"
+        result = Result(status="done", ok=True, effects="none", id=row.op_id, verdict=params.verdict, summary=summary)
+        return self.daemon.dressed(result, self.daemon.device_at(row.locus))
+
+    async def _hold(self, caller: Caller, params: HoldParams) -> Result:
+        daemon = self.daemon
+        device = find_device(daemon.devices, params.device)
+        now_ns = daemon.clock.wall_ns()
+        body = daemon.body("hold", caller, None, device=device.name, reason=params.reason)
+        why = body["reason"]
+        await daemon.ask(lambda conn: operations.put_hold(conn, device.locus, caller.principal, why, now_ns, body))
+        device.put_hold(caller.principal, why, now_ns)
+        summary = f"{device.name} is held; clean reads go on"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
+
+    async def _release(self, caller: Caller, params: HoldParams) -> Result:
+        daemon = self.daemon
+        device = find_device(daemon.devices, params.device)
+        held = device.held()
+        if device.unknown_op is not None and held is not None:
+            raise held
+        body = daemon.body("release", caller, None, device=device.name, reason=params.reason)
+        await daemon.ask(lambda conn: operations.take_hold(conn, device.locus, body))
+        device.hold = None
+        summary = f"{device.name} is free" if held is not None else f"{device.name} was not held"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
+
+    def _settled_by(self, caller: Caller | None, reason: str | None) -> Any:
+        def body(row: OpRow, ended: Settlement) -> dict[str, Any]:
+            sensitive = row.request["sensitive"]
+            return self.daemon.body(
+                "settled",
+                caller,
+                None,
+                device=row.request["device"],
+                key=row.key,
+                verdict=ended.verdict,
+                effects=ended.result.effects,
+                by="rule" if caller is None else "person",
+                summary="redacted" if sensitive else ended.why,
+                reason=reason,
+            )
+
+        return body
+
+    def _unknown(self, device: Device) -> None:
+        """An outcome has become unknown: its bus is quarantined, and rules run when it may be used again."""
+        device.worker.quarantine()
+
+    def _bus_is_back(self, worker: BusWorker) -> None:
+        task = asyncio.get_running_loop().create_task(self._rules_of(worker))
+        self._rules.add(task)
+        task.add_done_callback(self._rules.discard)
+
+    async def rules_done(self, device: Device) -> None:
+        """Wait until the bus of a device may be used again and the rules that run then have run."""
+        await device.worker.settled()
+        while self._rules:
+            await asyncio.wait(set(self._rules))
+
+    async def _rules_of(self, worker: BusWorker) -> None:
+        for device in self.daemon.devices.values():
+            if device.worker is worker and device.unknown_op is not None:
+                await self._try(device.unknown_op)
+
+    async def _try(self, op_id: int) -> NeedsPerson | None:
+        try:
+            return await run_rules(self.daemon, op_id, self._settled_by(None, None))
+        except DomainError as error:
+            return NeedsPerson(error.message)
+
+    async def _recover(self) -> None:
+        """What an earlier life left behind: orphans become unknown, devices are held, rules run."""
+        daemon = self.daemon
+
+        def note(row: OpRow) -> dict[str, Any]:
+            return daemon.body("unknown", None, None, device=row.request["device"], key=row.key, cause="crash")
+
+        unknown = await daemon.ask(orphans(note))
+        for hold in await daemon.ask(operations.holds):
+            held = daemon.device_at(hold.locus)
+            if held is not None:
+                held.hold = PersonHold(hold.by, hold.why, hold.since_ns)
+        for device in daemon.devices.values():
+            known = await daemon.ask(partial(operations.device, locus=device.locus))
+            device.generation = known.generation
+            daemon.boots[device.name] = known.boot_evidence.get("nonce")
+        for row in unknown:
+            stopped = daemon.device_at(row.locus)
+            if stopped is not None:
+                stopped.mark_unknown(row.op_id, row.intent_ns or row.created_ns)
+                stopped.worker.quarantine()
+        for worker in daemon.workers.values():
+            await worker.settled()
+        for device in daemon.devices.values():
+            await refresh_boot(daemon, device)
+        for row in unknown:
+            await self._try(row.op_id)
+
+
+async def _check_kind(store: Store, board: Board) -> None:
+    """A store that was used with real buses refuses a simulated board, and the reverse: keys would be mixed up."""
+    kind = "simulated" if board.simulated else "real"
+    found = await asyncio.wrap_future(store.submit(lambda conn: set_meta_once(conn, "buses", kind)))
+    if found != kind:
+        raise StoreRefused(f"this store was used with {found} buses; board {board.name} has {kind} ones: use another")
+
+
+def _devices(board: Board, workers: dict[str, BusWorker]) -> dict[str, Device]:
+    return {
+        spec.name: Device(spec, workers[spec.bus], spec.locus(board.buses[spec.bus])) for spec in board.devices.values()
+    }
+
+
+def _decoded(params: dict[str, Any], kind: type[msgspec.Struct], root: str = "$") -> msgspec.Struct:
+    """Parameters as their type.
+
+    Raises:
+        DomainError: invalid_args with the path.
+    """
+    try:
+        return msgspec.convert(params, kind)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `")
+        place = path.rstrip("`").replace("$", root, 1) if path else root
+        raise DomainError(
+            Code.INVALID_ARGS,
+            f"{place}: {message}",
+            path=place,
+            expected=message,
+            got=_at(params, place.removeprefix(root)),
+        ) from error
+
+
+def _at(params: Any, path: str) -> Any:
+    """What stands at a path of the parameters, shortened; None if it cannot be told."""
+    found = params
+    for part in path.replace("[", ".").replace("]", "").strip(".").split("."):
+        if not part:
+            continue
+        if isinstance(found, dict) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            return None
+    return found if isinstance(found, int | float | bool) else str(found)[:80]
+
+
+def _refuse_run(run: int | None) -> None:
+    if run is not None:
+        raise DomainError(
+            Code.INVALID_ARGS,
+            "$.run: runs are not supported by this version",
+            path="$.run",
+            expected="the member left out",
+            got=run,
+        )

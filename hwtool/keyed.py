@@ -1,0 +1,640 @@
+"""The life of a keyed operation: key, judgement, approval, queue, intent, dispatch, outcome, answer.
+
+    validate → resolve → KEY → judge → approval → queue → pre-read → T1 │ dispatch → watch → T2 → reply
+
+The key is looked up first. If it has a row or a tombstone, the answer is that row's, whatever else is wrong with the
+request. One task does the work of a key; whoever else comes with the same key joins it, and a caller who stops waiting
+cancels nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from hwtool.devices import Device
+from hwtool.dispatch import Finished, Intent, carry_out
+from hwtool.outcome import Verdict
+from hwtool.policy import Caller, is_direct
+from hwtool.prepare import Prepared, plan_object, prepare
+from hwtool.recovery import settlement
+from hwtool.resolve import (
+    Resolved,
+    describe_differences,
+    differences,
+    digest_input,
+    digest_of,
+    resolve_read,
+    resolve_update,
+    resolve_write,
+)
+from hwtool.results import failed, from_row, in_progress, pending, to_row
+from hwtool.state import Daemon
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import ReadEffectfulParams, Result, UpdateParams, WriteParams
+from hwtool_store import operations
+from hwtool_store.database import Connection
+from hwtool_store.faults import KeyTaken, StoreRule
+from hwtool_store.operations import NewOp, OpRow, Tombstone
+
+KeyedParams = ReadEffectfulParams | WriteParams | UpdateParams
+MAX_QUEUE: Final = 64
+MAX_PENDING: Final = 16
+UNANSWERED_NS: Final = 3600 * 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """One keyed request on its way.
+
+    Attributes:
+        resolved: None where `error` says why it could not be understood or is not allowed.
+        content: what the digest covers; None with `resolved`.
+        expires_boottime_ns: deadline of `not_after` on CLOCK_BOOTTIME.
+    """
+
+    caller: Caller
+    params: KeyedParams
+    resolved: Resolved | None
+    error: DomainError | None
+    content: dict[str, Any] | None
+    digest: bytes
+    expires_boottime_ns: int | None
+
+
+@dataclass(frozen=True)
+class Running:
+    """A key at work."""
+
+    request: Request
+    task: asyncio.Task[Result]
+
+
+def resolve(daemon: Daemon, params: KeyedParams) -> Resolved:
+    """Understand and judge a keyed request.
+
+    Raises:
+        DomainError: not_found, invalid_args or refused.
+    """
+    match params:
+        case ReadEffectfulParams():
+            return resolve_read(daemon.devices, params)
+        case WriteParams():
+            return resolve_write(daemon.devices, params)
+        case UpdateParams():
+            return resolve_update(daemon.devices, params)
+
+
+def plan_digest(prepared: Prepared) -> str:
+    """What a person saw when approving: the exact transfers."""
+    text = json.dumps(plan_object(prepared.plan), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class KeyedOperations:
+    """All keyed requests of the daemon."""
+
+    def __init__(self, daemon: Daemon, after_unknown: Callable[[Device], None]) -> None:
+        self._daemon = daemon
+        self._after_unknown = after_unknown
+        self._running: dict[tuple[str, str], Running] = {}
+
+    def at_work(self, principal: str, key: str) -> asyncio.Task[Result] | None:
+        """The task of a key, if it is at work."""
+        running = self._running.get((principal, key))
+        return None if running is None else running.task
+
+    async def drain(self) -> None:
+        """Wait for everything that is at work (a stop of the daemon)."""
+        while self._running:
+            await asyncio.wait({r.task for r in self._running.values()})
+
+    async def submit(self, caller: Caller, params: KeyedParams) -> Result:
+        """Do what a keyed request asks, once, and answer what came of it."""
+        request = self._request(caller, params)
+        if params.dry_run:
+            return await self.rehearse(request)
+        place = (caller.principal, params.key)
+        running = self._running.get(place)
+        if running is None:
+            task = asyncio.get_running_loop().create_task(self._answer(request))
+            self._running[place] = Running(request, task)
+            task.add_done_callback(lambda _: self._running.pop(place, None))
+        elif running.request.digest != request.digest or request.error is not None:
+            return self._conflict(request, running.request.content, "unknown", None)
+        else:
+            task = running.task
+        deadline_s = None if params.deadline_ms is None else params.deadline_ms / 1000
+        done, _ = await asyncio.wait({task}, timeout=deadline_s)
+        if not done:
+            return self._daemon.dressed(in_progress(params.key, None), self._device(request))
+        return task.result()
+
+    def _request(self, caller: Caller, params: KeyedParams) -> Request:
+        resolved: Resolved | None = None
+        error: DomainError | None = None
+        try:
+            resolved = resolve(self._daemon, params)
+        except DomainError as found:
+            error = found
+        content = None if resolved is None else digest_input(resolved)
+        secret = self._daemon.store.secret if resolved is not None and resolved.sensitive else None
+        digest = b"" if content is None else digest_of(content, secret)
+        expires = None
+        if params.not_after is not None:
+            rest_ns = params.not_after * 1_000_000 - self._daemon.clock.wall_ns()
+            expires = self._daemon.clock.boottime_ns() + rest_ns
+        return Request(caller, params, resolved, error, content, digest, expires)
+
+    @staticmethod
+    def _device(request: Request) -> Device | None:
+        return None if request.resolved is None else request.resolved.device
+
+    async def _answer(self, request: Request) -> Result:
+        """The whole life; every way out is a result."""
+        params = request.params
+        try:
+            result = await self._live(request)
+        except DomainError as error:
+            self._daemon.note_refusal(request.caller, request.resolved, params.key, error)
+            result = failed(error, "none")
+        result.key = params.key
+        return self._daemon.dressed(result, self._device(request))
+
+    async def _live(self, request: Request) -> Result:
+        found = await self._look_up(request)
+        if isinstance(found, Tombstone):
+            message = f"key {request.params.key} was used; its record has been pruned (verdict {found.verdict})"
+            raise DomainError(Code.KEY_EXPIRED, message, key=request.params.key, verdict=found.verdict)
+        if found is not None and found.state != "PENDING":
+            return self._of_row(request, found)
+        if found is not None and (request.error is not None or found.digest != request.digest):
+            return self._conflict(request, found.request["content"], "none", found)
+        if request.error is not None:
+            raise request.error
+        resolved = self._understood(request)
+        self._admit(request, resolved.device)
+        if found is not None:
+            return await self._pending_again(request, resolved, found)
+        if resolved.approval and not is_direct(self._daemon.board.approval_mode, request.caller):
+            return await self._ask_person(request, resolved)
+        return await self._run(request, resolved, None)
+
+    async def _look_up(self, request: Request) -> OpRow | Tombstone | None:
+        principal, key = request.caller.principal, request.params.key
+        return await self._daemon.ask(lambda conn: operations.find(conn, principal, key))
+
+    @staticmethod
+    def _understood(request: Request) -> Resolved:
+        if request.resolved is None:
+            raise DomainError(Code.INTERNAL, "a request without resolution got past its error")
+        return request.resolved
+
+    def _admit(self, request: Request, device: Device) -> None:
+        """What is checked of a fresh key before it waits for anything.
+
+        Raises:
+            DomainError: the key stays unused.
+        """
+        params = request.params
+        if request.caller.keyless:
+            reason = "the connection's user is not known to this host"
+            raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
+        if self._daemon.stopping:
+            raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
+        self._check_seen_store(request, device)
+        if params.generation is not None and params.generation != device.generation:
+            raise self._stale("generation", params.generation, device.generation)
+        if params.contract_digest is not None and params.contract_digest != device.contract.digest:
+            raise self._stale("contract", params.contract_digest, device.contract.digest)
+        self._check_time(request, after_intent=False)
+        held = device.held()
+        if held is not None:
+            raise held
+
+    @staticmethod
+    def _stale(what: str, expected: object, found: object) -> DomainError:
+        message = f"{what} changed: expected {expected}, found {found}"
+        return DomainError(Code.STALE, message, what=what, expected=expected, found=found)
+
+    def _check_seen_store(self, request: Request, device: Device) -> None:
+        """A caller that saw more than this store has recorded: the store was set back. The device is held."""
+        seen = request.params.store
+        if seen is None:
+            return
+        store = self._daemon.store
+        if seen.id != str(store.store_id):
+            raise self._stale("store", seen.id, str(store.store_id))
+        if seen.seq > store.seq:
+            why = f"a caller saw record {seen.seq}, the store has {store.seq}: it was set back"
+            now_ns = self._daemon.clock.wall_ns()
+            body = self._daemon.body("hold", request.caller, None, device=device.name, summary=why)
+            store.submit(lambda conn: operations.put_hold(conn, device.locus, "hwtool", why, now_ns, body))
+            device.put_hold("hwtool", why, now_ns)
+            raise self._stale("store", seen.seq, store.seq)
+
+    def _check_time(self, request: Request, *, after_intent: bool) -> None:
+        """Refuse what comes after its not_after."""
+        expires = request.expires_boottime_ns
+        now = self._daemon.clock.boottime_ns()
+        if expires is not None and now > expires:
+            raise DomainError(
+                Code.EXPIRED,
+                f"not_after has passed by {(now - expires) // 1_000_000} ms; nothing was dispatched",
+                after_intent=after_intent,
+                not_after=request.params.not_after,
+                now=self._daemon.clock.wall_ns() // 1_000_000,
+            )
+
+    def _of_row(self, request: Request, row: OpRow) -> Result:
+        """The answer of a key that has a row: its own outcome, or a conflict."""
+        effects = row_effects(row)
+        if request.error is not None or row.digest != request.digest:
+            return self._conflict(request, row.request["content"], effects, row)
+        return answer_of_row(row, request.caller)
+
+    def _conflict(
+        self,
+        request: Request,
+        content: dict[str, Any] | None,
+        effects: Literal["applied", "none", "unknown"],
+        row: OpRow | None,
+    ) -> Result:
+        params = request.params
+        if request.error is not None:
+            differs = [f"request: {request.error.code.value}: {request.error.message}"]
+        else:
+            differs = describe_differences(differences(content or {}, request.content or {}))
+        error = DomainError(
+            Code.KEY_CONFLICT,
+            f"key {params.key} belongs to another request; differs: {', '.join(differs)}",
+            key=params.key,
+            differs=differs,
+        )
+        self._daemon.note_refusal(request.caller, request.resolved, params.key, error)
+        result = failed(error, effects, key=params.key)
+        if row is not None:
+            result.id, result.verdict = row.op_id, row.verdict
+        return self._daemon.dressed(result, self._device(request))
+
+    async def _ask_person(self, request: Request, resolved: Resolved) -> Result:
+        """T0: the request waits for a person."""
+        daemon, caller, params = self._daemon, request.caller, request.params
+        new = self._new_op(request, resolved, self._bare_request(request, resolved), None)
+        why = "; ".join(resolved.approval)
+        more = {"key": params.key, "reason": params.reason, "why": why}
+        body = daemon.body("pending", caller, resolved, **more)
+
+        def job(conn: Connection) -> int:
+            if operations.pending_of(conn, caller.principal) >= MAX_PENDING:
+                raise StoreRule("too many pending")
+            return operations.t0_pending(conn, new, body)
+
+        try:
+            op_id = await daemon.ask(job)
+        except StoreRule as error:
+            if isinstance(error, KeyTaken):
+                raise
+            message = f"{MAX_PENDING} requests of yours wait for approval already"
+            raise DomainError(Code.RATE_LIMITED, message, retry_after_ms=60_000, limit=MAX_PENDING) from error
+        daemon.tell()
+        return pending(op_id, params.key, f"{resolved.name()} waits for an operator's approval ({why})")
+
+    def _bare_request(self, request: Request, resolved: Resolved) -> dict[str, Any]:
+        return {
+            "content": request.content,
+            "device": resolved.device.name,
+            "registers": [r.name for r in resolved.registers],
+            "method": {"read": "reg.read_effectful", "write": "reg.write", "update": "reg.update"}[resolved.kind],
+            "params": _repeatable(request.params),
+            "sensitive": resolved.sensitive,
+            "reason": request.params.reason,
+        }
+
+    def _new_op(
+        self, request: Request, resolved: Resolved, row_request: dict[str, Any], pre: dict[str, Any] | None
+    ) -> NewOp:
+        device = resolved.device
+        return NewOp(
+            principal=request.caller.principal,
+            key=request.params.key,
+            digest=request.digest,
+            locus=device.locus,
+            kind=resolved.kind,
+            request=row_request,
+            contract_hash=device.contract_hash,
+            device_gen=device.generation,
+            now_ns=self._daemon.clock.wall_ns(),
+            pre=pre,
+        )
+
+    async def _pending_again(self, request: Request, resolved: Resolved, row: OpRow) -> Result:
+        """A request that waits for a person is repeated: still waiting, expired, or granted and now carried out."""
+        daemon = self._daemon
+        grant = await daemon.ask(lambda conn: operations.grant_of(conn, row.op_id))
+        now_ns = daemon.clock.wall_ns()
+        if grant is None:
+            if now_ns - row.created_ns > UNANSWERED_NS:
+                return await self._expire(request, resolved, row, "nobody answered within an hour")
+            return pending(row.op_id, row.key, f"{resolved.name()} still waits for an operator's approval")
+        void = None
+        if grant.host_boot_id != daemon.boot_id:
+            void = "the host was restarted since the approval"
+        elif daemon.clock.boottime_ns() > grant.expires_boottime_ns:
+            void = "the approval was not used in time"
+        elif row.contract_hash != resolved.device.contract_hash:
+            void = "the contract was changed since the request"
+        elif row.device_gen != resolved.device.generation:
+            void = "the device restarted since the approval"
+        if void is not None:
+            return await self._expire(request, resolved, row, void)
+        return await self._run(request, resolved, row)
+
+    async def _expire(self, request: Request, resolved: Resolved, row: OpRow, why: str) -> Result:
+        daemon = self._daemon
+        error = DomainError(Code.APPROVAL_EXPIRED, f"{resolved.name()}: {why}", approval=row.op_id, reason=why)
+        result = failed(error, "none", id=row.op_id, verdict="denied")
+        body = daemon.body("approval_expired", request.caller, resolved, key=row.key, summary=why)
+        now_ns = daemon.clock.wall_ns()
+        response = to_row(daemon.dressed(result, resolved.device))
+        await daemon.ask(lambda conn: operations.deny(conn, row.op_id, "rule", response, now_ns, body))
+        daemon.tell()
+        return result
+
+    async def _run(self, request: Request, resolved: Resolved, row: OpRow | None) -> Result:
+        """Queue at the device, prepare, and carry it out under one lock."""
+        device = resolved.device
+        if device.waiting >= MAX_QUEUE:
+            message = f"{MAX_QUEUE} requests wait for {device.name}"
+            raise DomainError(Code.BUSY, message, by="queue", holder=None, retry_after_ms=500)
+        device.waiting += 1
+        try:
+            await self._take_turn(device, request.params.queue_ms)
+            try:
+                return await self._at_the_head(request, resolved, row)
+            finally:
+                device.lock.release()
+        finally:
+            device.waiting -= 1
+
+    @staticmethod
+    async def _take_turn(device: Device, queue_ms: int | None) -> None:
+        try:
+            async with asyncio.timeout(None if queue_ms is None else queue_ms / 1000):
+                await device.lock.acquire()
+        except TimeoutError:
+            message = f"{device.name} was not free within {queue_ms} ms"
+            raise DomainError(Code.BUSY, message, by="device", holder=None, retry_after_ms=100) from None
+
+    async def _at_the_head(self, request: Request, resolved: Resolved, row: OpRow | None) -> Result:
+        daemon, device = self._daemon, resolved.device
+        held = device.held()  # what was queued before a hold never runs after it
+        if held is not None:
+            raise held
+        self._check_time(request, after_intent=False)
+        device.worker.check()
+        boot = await refresh_boot(daemon, device)
+        if row is not None and row.device_gen != device.generation:
+            return await self._expire(request, resolved, row, "the device restarted since the approval")
+        prepared = await prepare(resolved)
+        if row is not None:
+            await self._check_shown(row, prepared)
+        self._check_time(request, after_intent=False)
+        op_id = await self._intend(request, prepared, row, boot)
+        return await self._dispatch(request, prepared, op_id)
+
+    async def _check_shown(self, row: OpRow, prepared: Prepared) -> None:
+        """A person approved exact transfers; if bits outside the request have changed since, the grant stays unused."""
+        if (row.evidence or {}).get("approved_plan") != plan_digest(prepared):
+            raise self._stale("neighbours", "the transfers that were approved", "other transfers by now")
+
+    async def _intend(self, request: Request, prepared: Prepared, row: OpRow | None, boot: str | None) -> int:
+        """T1: the intent is durable when this returns; answers the op's number."""
+        daemon, params, resolved = self._daemon, request.params, prepared.resolved
+        pre = {"values": prepared.before, "boot": boot}
+        direct = bool(resolved.approval) and row is None
+        more = {"key": params.key, "reason": params.reason} | ({"direct": True} if direct else {})
+        body = daemon.body("intent", request.caller, resolved, **more)
+        try:
+            if row is not None:
+                now_ns, gen = daemon.clock.wall_ns(), resolved.device.generation
+                granted = {**pre, "request": prepared.row_request(request.content or {}, params.reason)}
+                return await daemon.ask(lambda conn: operations.t1_granted(conn, row.op_id, granted, gen, now_ns, body))
+            row_request = prepared.row_request(request.content or {}, params.reason)
+            new = self._new_op(request, resolved, row_request, pre)
+            return await daemon.ask(lambda conn: operations.t1_intent(conn, new, body))
+        except StoreRule as error:
+            # the database kept a rule that this file should have kept before it
+            raise DomainError(Code.INTERNAL, f"the store refused the intent: {error}") from error
+
+    async def _dispatch(self, request: Request, prepared: Prepared, op_id: int) -> Result:
+        """From the intent to the outcome; the part that happens once."""
+        device = prepared.resolved.device
+        intent = Intent(op_id)
+        try:
+            self._check_time(request, after_intent=True)
+        except DomainError as late:
+            finished = Finished("not_applied", failed(late, "none", verdict="not_applied"), [])
+        else:
+            try:
+                finished = await carry_out(intent, prepared, self._daemon.clock)
+            except Exception as error:  # noqa: BLE001  # whatever it was, the device may have acted
+                defect = DomainError(Code.INTERNAL, f"{prepared.resolved.name()}: {type(error).__name__}: {error}")
+                finished = Finished(None, failed(defect, "unknown", evidence={"how": "defect"}), [])
+        finished.result.id = op_id
+        return await self._record(request, prepared, op_id, finished, device)
+
+    async def _record(
+        self, request: Request, prepared: Prepared, op_id: int, finished: Finished, device: Device
+    ) -> Result:
+        """T2, or UNKNOWN; what was observed is answered even if it cannot be recorded."""
+        daemon, result = self._daemon, daemon_result(self._daemon, finished.result, device)
+        resolved = prepared.resolved
+        evidence = result.evidence or {}
+        body = daemon.body(
+            "outcome" if finished.verdict is not None else "unknown",
+            request.caller,
+            resolved,
+            key=request.params.key,
+            verdict=finished.verdict,
+            effects=result.effects,
+            error=None if result.error is None else result.error["code"],
+            summary=result.summary,
+        )
+        now_ns = daemon.clock.wall_ns()
+        try:
+            if finished.verdict is not None:
+                verdict, data = finished.verdict, finished.data
+                response = to_row(result)
+                await daemon.ask(
+                    lambda conn: operations.t2_done(conn, op_id, verdict, response, evidence, now_ns, body, data)
+                )
+            else:
+                result = await self._record_unknown(request, prepared, op_id, result, body)
+        except DomainError as error:
+            result.durable = False
+            result.error = error.as_object()
+            result.status, result.ok = "failed", False
+            device.mark_unknown(op_id, now_ns)
+        daemon.tell()
+        return result
+
+    async def _record_unknown(
+        self, request: Request, prepared: Prepared, op_id: int, result: Result, body: dict[str, Any]
+    ) -> Result:
+        """UNKNOWN holds the device; only a read whose effect nobody declared is closed at once, as possibly lost."""
+        daemon, device = self._daemon, prepared.resolved.device
+        now_ns = daemon.clock.wall_ns()
+        evidence = result.evidence or {}
+        response = to_row(result)
+        if any(r.kind == "undeclared" for r in prepared.read_rules):
+            row = await daemon.ask(lambda conn: operations.get(conn, op_id))
+            if row is None:
+                raise DomainError(Code.INTERNAL, f"operation {op_id} has no row")
+            verdict = Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
+            closed = settlement(row, verdict, "rule", [])
+            closed_result = daemon_result(daemon, closed.result, device)
+            closed_result.id = op_id
+            settled_body = {**body, "what": "settled", "verdict": "lost"}
+
+            def job(conn: Connection) -> None:
+                operations.to_unknown(conn, op_id, response, evidence, body)
+                operations.t3_settle(
+                    conn,
+                    op_id,
+                    "lost",
+                    "rule",
+                    to_row(closed_result),
+                    closed_result.evidence or {},
+                    now_ns,
+                    settled_body,
+                )
+
+            await daemon.ask(job)
+            return closed_result
+        await daemon.ask(lambda conn: operations.to_unknown(conn, op_id, response, evidence, body))
+        device.mark_unknown(op_id, now_ns)
+        self._after_unknown(device)
+        return result
+
+    async def rehearse(self, request: Request) -> Result:
+        """The real path up to the intent, and the exact transfers; nothing is dispatched, no key is used."""
+        daemon = self._daemon
+        try:
+            if request.error is not None:
+                raise request.error
+            resolved = self._understood(request)
+            self._admit(request, resolved.device)
+            resolved.device.worker.check()
+            await refresh_boot(daemon, resolved.device)
+            prepared = await prepare(resolved)
+        except DomainError as error:
+            result = failed(error, "none", key=request.params.key)
+        else:
+            result = self._rehearsed(request, prepared)
+        result.dry_run = result.simulated = True
+        body = daemon.body("rehearsal", request.caller, request.resolved, dry_run=True, summary=result.summary)
+        await daemon.ask(lambda conn: operations.note(conn, body))
+        return daemon.dressed(result, self._device(request))
+
+    def _rehearsed(self, request: Request, prepared: Prepared) -> Result:
+        resolved = prepared.resolved
+        needs = list(resolved.approval)
+        warnings = [f"needs_approval: {why}" for why in needs]
+        if prepared.plan.may_be_partial:
+            warnings.append("may_be_partial: several transfers; it can stop with part of it done")
+        count = len(prepared.plan.steps)
+        return Result(
+            status="done",
+            ok=True,
+            effects="none",
+            key=request.params.key,
+            summary=f"{resolved.name()}: would send {count} transfer(s); nothing was sent",
+            transfers=plan_object(prepared.plan),
+            evidence={
+                "implied_reads": sorted(prepared.before),
+                "untouched": untouched(resolved),
+                "window_ms": prepared.window_ms if prepared.verifiable else 0,
+            },
+            warnings=warnings,
+        )
+
+
+def untouched(resolved: Resolved) -> list[str]:
+    """Fields of the registers written that keep their state."""
+    return [
+        f"{c.register.name}.{name}"
+        for c in resolved.changes
+        if c.update is not None
+        for name in c.register.fields
+        if name not in c.fields
+    ]
+
+
+def daemon_result(daemon: Daemon, result: Result, device: Device) -> Result:
+    """A result with everything that its row must keep."""
+    return daemon.dressed(result, device)
+
+
+def _repeatable(params: KeyedParams) -> dict[str, Any]:
+    """The parameters that an approval screen needs to resolve the request again."""
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(params)
+    return {
+        k: v for k, v in built.items() if k not in ("deadline_ms", "queue_ms", "not_after", "store") and v is not None
+    }
+
+
+async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
+    """The device's boot evidence now; a change of it begins a new generation."""
+    evidence = await device.worker.boot_evidence(device.spec.address)
+    before = daemon.boots.get(device.name)
+    if evidence is not None and evidence != before:
+        now_ns, restarted = daemon.clock.wall_ns(), before is not None
+        row = await daemon.ask(
+            lambda conn: operations.note_boot(conn, device.locus, {"nonce": evidence}, restarted, now_ns)
+        )
+        daemon.boots[device.name] = evidence
+        if restarted:
+            device.new_generation(row.generation)
+    return evidence
+
+
+def row_effects(row: OpRow) -> Literal["applied", "none", "unknown"]:
+    """What a row says of the device."""
+    if row.state == "PENDING":
+        return "none"
+    if row.state == "DONE" and row.response is not None:
+        effects: Literal["applied", "none", "unknown"] = row.response["effects"]
+        return effects
+    return "unknown"
+
+
+def answer_of_row(row: OpRow, caller: Caller) -> Result:
+    """The stored outcome of an operation, as its own caller gets it again."""
+    if row.state == "DONE" and row.response is not None:
+        result = from_row(row.response, row.op_id, row.key, row.evidence)
+    elif row.state == "UNKNOWN":
+        result = unknown_result(row)
+    elif row.state == "PENDING":
+        result = pending(row.op_id, row.key, "waits for an operator's approval")
+    else:
+        result = in_progress(row.key, row.op_id)
+    result.replayed = row.state in ("DONE", "UNKNOWN")
+    if result.replayed and row.created_ns < caller.since_ns:
+        result.warnings = [*result.warnings, "replayed_from_earlier: recorded before this connection"]
+    return result
+
+
+def unknown_result(row: OpRow) -> Result:
+    """The answer of an operation whose outcome is unknown."""
+    name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
+    message = f"{name}: the outcome of operation {row.op_id} is unknown"
+    stage = (row.evidence or {}).get("how", "bus")
+    error = DomainError(Code.OUTCOME_UNKNOWN, message, op=row.op_id, stage=stage, evidence=row.evidence, settled=False)
+    return failed(error, "unknown", id=row.op_id, key=row.key, evidence=row.evidence)

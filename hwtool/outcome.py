@@ -1,0 +1,314 @@
+"""What an outcome is, from what was observed: the classification after a dispatch and the rules of reconciliation.
+
+Pure, and the only place where evidence becomes a verdict. The inputs are plain data that the row of an operation
+holds, so that an operation is settled by what was true when it was sent, never by the contract of today.
+
+    p = before the dispatch   n = now   v = wanted   r = the declared reset value
+
+Rules
+- Only a change that can be named counts; bits that hardware moves by itself are no evidence.
+- E1, did the device restart since? `same`: the table below. `reset`: registers that a reset sets back are superseded,
+  everything else needs a person. `silent` (most chips): a value that equals r proves nothing.
+- E2, does anybody else write? Without a sole master only `satisfied` settles.
+- A read whose effect nobody has declared can never be settled by a rule: it is closed at once as lost, not held.
+- A write whose effect nobody has declared needs a person.
+
+Source: docs/operations.md, the table of reconciliation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from hwtool_contracts.effects import Reconcile
+
+Effects = Literal["applied", "none", "unknown"]
+Restart = Literal["same", "reset", "silent"]
+Seen = Literal["applied", "satisfied", "unchanged", "other", "open"]
+READ_KINDS: Final = ("pop", "peek", "acknowledge", "undeclared", "consuming")
+
+
+class SignalRule(msgspec.Struct, frozen=True):
+    """One declared consequence: bits (`mask`) of the observable `name` change by `delta`, to `equals`, or at all."""
+
+    name: str
+    mask: int
+    delta: int | None
+    equals: int | None
+    volatile: bool
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What one register of a write should come to.
+
+    Attributes:
+        register: the register written.
+        observe: name of the observable that shows it; None: nothing does.
+        wanted: expected bits, inside `strong` and `toggles`.
+        strong: bits whose value decides.
+        weak: write-to-clear bits: expected clear; set may be a new event.
+        named: strong bits the caller meant; others are neighbours of a masked write.
+        reset: declared reset value of the observable, in the bits of `reset_known`.
+        reconcile: the rule that may settle it.
+        persistent: a reset of the chip does not take the value away.
+        volatile_evidence: a part of the observable is moved by hardware.
+    """
+
+    register: str
+    observe: str | None
+    wanted: int
+    strong: int
+    weak: int
+    toggles: int
+    named: int
+    reset: int
+    reset_known: int
+    reconcile: str
+    persistent: bool
+    signals: tuple[SignalRule, ...] = ()
+
+
+class ReadRule(msgspec.Struct, frozen=True):
+    """How a read with effects may be settled.
+
+    Attributes:
+        kind: pop, peek, acknowledge, undeclared or consuming (only a person can tell).
+        level: observable that counts the FIFO's elements, if its producer cannot be hidden by it.
+        peek: observable that shows the value without taking it.
+        acknowledges: observables that the read clears, with the bits it clears.
+        count: elements asked for.
+    """
+
+    register: str
+    kind: Literal["pop", "peek", "acknowledge", "undeclared", "consuming"]
+    level: str | None = None
+    peek: str | None = None
+    acknowledges: tuple[tuple[str, int], ...] = ()
+    count: int = 1
+
+
+class Verdict(NamedTuple):
+    """A verdict with what was observed of the dispatch and why."""
+
+    verdict: str
+    effects: Effects
+    why: str
+
+
+class NeedsPerson(NamedTuple):
+    """No rule can tell; why."""
+
+    why: str
+
+
+def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int]) -> Seen:
+    """What the observables say of one target."""
+    parts: list[Seen] = []
+    if target.observe is not None and target.observe in now:
+        n, p = now[target.observe], before.get(target.observe)
+        if target.strong:
+            parts.append(_compare(n & target.strong, None if p is None else p & target.strong, target.wanted))
+        if target.weak:
+            parts.append(_flags(n & target.weak, None if p is None else p & target.weak))
+    for signal in target.signals:
+        if signal.name in now and signal.name in before:
+            parts.append(_signal(signal, before[signal.name] & signal.mask, now[signal.name] & signal.mask))
+    return combine(parts)
+
+
+def _compare(n: int, p: int | None, v: int) -> Seen:
+    if n == v:
+        return "satisfied" if p == v else "applied"
+    return "unchanged" if n == p else "other"
+
+
+def _flags(n: int, p: int | None) -> Seen:
+    if p == 0:
+        return "satisfied" if n == 0 else "open"
+    return "applied" if n == 0 else "open"
+
+
+def _signal(signal: SignalRule, p: int, n: int) -> Seen:
+    lsb = (signal.mask & -signal.mask).bit_length() - 1
+    p, n = p >> lsb, n >> lsb
+    top = signal.mask >> lsb
+    if signal.equals is not None:
+        hit = n == signal.equals and p != signal.equals
+    elif signal.delta is not None:
+        hit = (n - p) & top == signal.delta & top
+    else:
+        hit = n != p
+    if hit:
+        return "applied"
+    # a still counter that hardware does not move proves that nothing ran; one that hardware moves proves nothing
+    return "unchanged" if n == p and signal.delta is not None and not signal.volatile else "open"
+
+
+def combine(parts: Sequence[Seen]) -> Seen:
+    """What several observations say together: doubt wins over success, contradiction over doubt."""
+    if not parts:
+        return "open"
+    if "other" in parts:
+        return "other"
+    if "open" in parts:
+        return "open"
+    if all(p == "satisfied" for p in parts):
+        return "satisfied"
+    if all(p in ("applied", "satisfied") for p in parts):
+        return "applied"
+    if all(p in ("unchanged", "satisfied") for p in parts):
+        return "unchanged"
+    return "other"
+
+
+def write_seen(targets: Sequence[Target], before: Mapping[str, int], now: Mapping[str, int]) -> Seen:
+    """What the observables say of a whole write."""
+    return combine([target_seen(t, before, now) for t in targets])
+
+
+def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
+    """The verdict of an acknowledged write at the first conclusive observation, or at the end of its window."""
+    match seen:
+        case "applied":
+            return Verdict("applied", "applied", "the change was seen")
+        case "satisfied":
+            return Verdict("satisfied", "none", "it was so already")
+        case "unchanged":
+            effects: Effects = "none" if sole_master else "unknown"
+            return Verdict("not_applied", effects, "acknowledged, but the state did not change")
+        case "other":
+            return Verdict("not_applied", "applied", "acknowledged, but the state is neither old nor wanted")
+        case "open":
+            why = "acknowledged; no change could be named within the window" if verifiable else "acknowledged"
+            return Verdict("applied", "unknown", why)
+
+
+def settle_write(
+    targets: Sequence[Target],
+    before: Mapping[str, int],
+    now: Mapping[str, int] | None,
+    restart: Restart,
+    sole_master: bool,
+) -> Verdict | NeedsPerson:
+    """Settle a write whose outcome is unknown; `now` is None where the observables could not be read cleanly."""
+    kinds = {Reconcile(t.reconcile) for t in targets}
+    if Reconcile.PERSON in kinds:
+        return NeedsPerson("nobody has declared what the write does")
+    if restart == "reset" and not all(t.persistent for t in targets):
+        if kinds <= {Reconcile.COMPARE, Reconcile.COMPARE_STORED} and all(t.observe is not None for t in targets):
+            return Verdict("superseded", "unknown", "the device restarted since: the register was set back")
+        return NeedsPerson("the device restarted since, and what the write set off may have happened before")
+    if now is None:
+        return NeedsPerson("the registers that would show it could not be read")
+    seen = write_seen(targets, before, now)
+    if seen == "satisfied":
+        return Verdict("satisfied", "unknown", "the state asked for was there before and is there now")
+    if not sole_master:
+        return NeedsPerson("the bus has other masters: a change cannot be told to be ours")
+    if any(_neighbour_changed(t, before, now) for t in targets):
+        return NeedsPerson("bits outside the write have changed: somebody else wrote")
+    if restart == "silent" and not all(_survives_silence(t, seen, before) for t in targets):
+        return NeedsPerson("the value equals what a reset would leave, and the device cannot tell whether it restarted")
+    match seen:
+        case "applied":
+            return Verdict("applied", "unknown", "the registers hold what was asked for, and did not before")
+        case "unchanged":
+            return Verdict("not_applied", "none", "the registers hold what they held before")
+        case "open" | "other":
+            return NeedsPerson("the registers do not tell")
+
+
+def _neighbour_changed(target: Target, before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    foreign = target.strong & ~target.named
+    if target.observe is None or not foreign:
+        return False
+    return (before.get(target.observe, 0) ^ now[target.observe]) & foreign != 0
+
+
+def _survives_silence(target: Target, seen: Seen, before: Mapping[str, int]) -> bool:
+    """Whether the evidence would look different after a reset that nobody noticed."""
+    if target.persistent:
+        return True
+    if target.observe is None or target.signals:
+        return False
+    before_bits = before.get(target.observe, 0)
+    # the bits as they are now, against what a reset would have made of them
+    held = (target.wanted & target.strong) if seen == "applied" else before_bits & (target.strong | target.weak)
+    bits = (target.strong | target.weak) & target.reset_known
+    return (held ^ target.reset) & bits != 0
+
+
+def settle_read(
+    rules: Sequence[ReadRule], before: Mapping[str, int], now: Mapping[str, int] | None, restart: Restart
+) -> Verdict | NeedsPerson:
+    """Settle a read with effects whose outcome is unknown."""
+    if any(r.kind == "undeclared" for r in rules):
+        return Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
+    if len(rules) > 1:
+        return NeedsPerson("several registers were read under one key")
+    rule = rules[0]
+    if restart == "reset":
+        return NeedsPerson("the device restarted since")
+    if now is None:
+        return NeedsPerson("the registers that would show it could not be read")
+    match rule.kind:
+        case "pop":
+            return _settle_pop(rule, before, now, restart)
+        case "peek":
+            return _settle_peek(rule, before, now, restart)
+        case "acknowledge":
+            return _settle_acknowledge(rule, before, now)
+        case "consuming" | "undeclared":
+            return NeedsPerson("the device has nothing that would show whether the value was taken")
+
+
+def _settle_pop(
+    rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
+) -> Verdict | NeedsPerson:
+    if rule.level is None:
+        return NeedsPerson("no level shows whether elements were taken, or its producer may hide it")
+    taken = before[rule.level] - now[rule.level]
+    if taken == 0:
+        return Verdict("not_applied", "none", "the level is what it was: nothing was taken")
+    if 0 < taken <= rule.count and (restart == "same" or now[rule.level] > 0):
+        return Verdict("lost", "applied", f"the level fell by {taken}: their values are gone")
+    return NeedsPerson(f"the level went from {before[rule.level]} to {now[rule.level]}")
+
+
+def _settle_peek(
+    rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
+) -> Verdict | NeedsPerson:
+    if rule.peek is None:
+        return NeedsPerson("no register shows the value")
+    p, n = before[rule.peek], now[rule.peek]
+    if p and n == p:
+        return Verdict("not_applied", "none", "what would have been taken is still there")
+    if p and n & p == 0 and restart == "same":
+        return Verdict("applied", "unknown", "the value was peeked before, and is gone from the device")
+    return NeedsPerson("the device may have restarted, or new events have come")
+
+
+def _settle_acknowledge(rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int]) -> Verdict | NeedsPerson:
+    marks = [(before[name] & mask, now[name] & mask) for name, mask in rule.acknowledges]
+    if any(p and n & p == p for p, n in marks):
+        return Verdict("not_applied", "none", "what the read would have acknowledged is still set")
+    return NeedsPerson("what the read acknowledges is not set now: it was acknowledged by somebody, or never was set")
+
+
+def as_row(rules: Sequence[Target] | Sequence[ReadRule]) -> list[dict[str, Any]]:
+    """Rules as they stand in an operation's row."""
+    built: list[dict[str, Any]] = msgspec.to_builtins(list(rules))
+    return built
+
+
+def targets_of(row: list[dict[str, Any]]) -> list[Target]:
+    """The write rules of a row."""
+    return msgspec.convert(row, list[Target])
+
+
+def read_rules_of(row: list[dict[str, Any]]) -> list[ReadRule]:
+    """The read rules of a row."""
+    return msgspec.convert(row, list[ReadRule])

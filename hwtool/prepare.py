@@ -1,0 +1,397 @@
+"""Preparation: everything of a keyed operation before its intent. May be repeated; nothing with an effect is sent.
+
+The seam: this file cannot reach the dispatch (it does not import it, and the import rules forbid it). It looks at
+gates, assumptions and expectations, reads what will make the outcome decidable, and builds the exact plan.
+
+Everything a rule will need later is put into the row here: the plan, the observables with the transfers that read
+them, the rules. Recovery and settlement read the row only, never the contract of the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hwtool.devices import Device
+from hwtool.outcome import ReadRule, SignalRule, Target, as_row
+from hwtool.resolve import Change, Resolved, refusal
+from hwtool_contracts.cross_check import find_place, find_register
+from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.expect import expectation
+from hwtool_contracts.judge import Refused, judge_whole_value
+from hwtool_contracts.model import Field, Persistence, Register, Signal
+from hwtool_registers.bits import Layout, hexed
+from hwtool_registers.bus import as_object
+from hwtool_registers.plan import (
+    Plan,
+    plan_block_write,
+    plan_read,
+    plan_write,
+    read_transfer,
+    selectors,
+    updated_value,
+)
+
+DEFAULT_WINDOW_MS: Final = 250
+
+
+@dataclass
+class Prepared:
+    """An operation that is ready for its intent.
+
+    Attributes:
+        plan: the exact transfers.
+        bank: values of the selectors that the plan was built on.
+        values: whole raw value of each register written.
+        before: what the observables held, by register.
+        targets: rules of a write; `read_rules` those of a read.
+        window_ms: how long a consequence may take.
+    """
+
+    resolved: Resolved
+    plan: Plan
+    bank: dict[str, int]
+    values: dict[str, int]
+    before: dict[str, int]
+    targets: list[Target] = field(default_factory=list)
+    read_rules: list[ReadRule] = field(default_factory=list)
+    window_ms: int = DEFAULT_WINDOW_MS
+
+    @property
+    def verifiable(self) -> bool:
+        """Whether anything can show the outcome of a write."""
+        return any(t.signals or (t.observe and (t.strong or t.weak)) for t in self.targets)
+
+    def row_request(self, digest_content: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
+        """What the row keeps: the plan and every input of the rules."""
+        device = self.resolved.device
+        return {
+            "content": dict(digest_content),
+            "device": device.name,
+            "registers": [r.name for r in self.resolved.registers],
+            "plan": plan_object(self.plan),
+            "values": {name: hex(value) for name, value in self.values.items()},
+            "targets": as_row(self.targets),
+            "reads": as_row(self.read_rules),
+            "observables": {name: observable(device, name) for name in self.before},
+            "sole_master": device.worker.spec.sole_master,
+            "sensitive": self.resolved.sensitive,
+            "reason": reason,
+        }
+
+
+def plan_object(plan: Plan) -> list[dict[str, Any]]:
+    """A plan as rows, results and approval screens show it."""
+    return [{"role": s.role.value, "register": s.register, **as_object(s.transfer)} for s in plan.steps]
+
+
+def observable(device: Device, name: str) -> dict[str, Any]:
+    """How to read an observable without its contract: its transfer, its layout, and what its bank requires."""
+    register = device.contract.registers[name]
+    address = device.spec.address
+    requires = []
+    if register.bank is not None:
+        for selector in device.contract.banks[register.bank].select:
+            target = device.contract.registers[selector.register]
+            requires.append(
+                {
+                    "transfer": as_object(read_transfer(device.contract, address, target, target.size_bytes)),
+                    "layout": Layout.of(target).as_object(),
+                    "mask": selector.mask,
+                    "value": selector.value,
+                }
+            )
+    return {
+        "transfer": as_object(read_transfer(device.contract, address, register, register.size_bytes)),
+        "layout": Layout.of(register).as_object(),
+        "requires": requires,
+    }
+
+
+async def prepare(resolved: Resolved) -> Prepared:
+    """Look at everything that must be known, and build the plan.
+
+    Raises:
+        DomainError: refused, precondition_failed, stale, or the bus's error of a clean read; effects none.
+    """
+    device = resolved.device
+    await check_identity(device)
+    await check_assumptions(device)
+    await _check_gates(resolved)
+    await _check_expectations(resolved)
+    return await (_prepare_read(resolved) if resolved.kind == "read" else _prepare_write(resolved))
+
+
+async def check_identity(device: Device) -> None:
+    """Once a generation, before the first effect: is it the device that the board names?
+
+    Raises:
+        DomainError: another device answers.
+    """
+    if device.identified:
+        return
+    identity = device.contract.identity
+    if identity is not None:
+        seen = await device.look(identity.register)
+        wanted = {identity.equals, None if device.spec.identity is None else _number(device.spec.identity)} - {None}
+        if wanted and seen not in wanted:
+            raise DomainError(
+                Code.STALE,
+                f"{device.name}: {identity.register} is {seen:#x}; another device answers there",
+                hint="an operator checks what is connected, and corrects the board",
+                what="identity",
+                expected=", ".join(f"{w:#x}" for w in wanted if w is not None),
+                found=hex(seen),
+            )
+    device.identified = True
+
+
+async def check_assumptions(device: Device) -> None:
+    """Once a generation: what the contract assumes of the device's mode.
+
+    Raises:
+        DomainError: an assumption does not hold.
+    """
+    if device.checked:
+        return
+    for assume in device.contract.assumes:
+        held = await device.look(f"{assume.register}.{assume.field}")
+        if held != assume.value:
+            raise refusal(
+                Refused(
+                    "assumption_broken",
+                    assume.register,
+                    assume.field,
+                    f"{assume.register}.{assume.field} is {held}; this contract's {assume.purpose} hold only while "
+                    f"it is {assume.value}",
+                    "an operator sets the device back, or a contract for that mode is used",
+                ),
+                device,
+            )
+    device.checked = True
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+async def _check_gates(resolved: Resolved) -> None:
+    device = resolved.device
+    gates: dict[str, Register] = {}
+    for change in resolved.changes:
+        gates |= dict.fromkeys(change.judged.gates, change.register)
+    for register, judged in resolved.reads:
+        gates |= dict.fromkeys(judged.gates, register)
+    for gate, register in gates.items():
+        if not await device.look(gate, register):
+            raise refusal(
+                Refused(
+                    "gate_closed",
+                    register.name,
+                    None,
+                    f"{register.name} does not answer while {gate} is 0",
+                    f"open it first: {device.name}.{gate}",
+                ),
+                device,
+            )
+
+
+async def _check_expectations(resolved: Resolved) -> None:
+    for name, wanted in resolved.expect.items():
+        register = resolved.device.contract.registers[name]
+        seen = await resolved.device.read(register)
+        if seen != wanted:
+            raise DomainError(
+                Code.PRECONDITION_FAILED,
+                f"{resolved.device.name}.{name} is {hexed(seen, register.width_bits)}, not "
+                f"{hexed(wanted, register.width_bits)}",
+                expected={name: hexed(wanted, register.width_bits)},
+                observed={name: hexed(seen, register.width_bits)},
+            )
+
+
+async def _observe(device: Device, registers: list[Register]) -> dict[str, int]:
+    """Read observables, each once; the device's word before the dispatch."""
+    return {
+        name: await device.read(device.contract.registers[name]) for name in dict.fromkeys(r.name for r in registers)
+    }
+
+
+def _observed_register(change: Change, device: Device) -> Register | None:
+    verify = change.judged.verify
+    if verify.by != "read_back":
+        return None
+    if verify.register is None:
+        return change.register
+    return find_register(device.contract, verify.register, change.register)
+
+
+def _signal_place(signal: Signal, beside: Register, device: Device) -> tuple[Register, Field | None]:
+    place = find_place(device.contract, signal.register, beside)
+    if place is None:
+        raise DomainError(Code.INTERNAL, f"the contract of {device.name} names {signal.register}, which it has not")
+    return place
+
+
+async def _prepare_write(resolved: Resolved) -> Prepared:
+    device = resolved.device
+    wanted: list[Register] = []
+    for change in resolved.changes:
+        if change.update is not None and change.update.needs_current:
+            wanted.append(change.register)
+        observed = _observed_register(change, device)
+        if observed is not None:
+            wanted.append(observed)
+        wanted += [_signal_place(s, change.register, device)[0] for s in change.judged.signals]
+    before = await _observe(device, wanted)
+    values = {c.register.name: _whole_value(c, before, device) for c in resolved.changes}
+    async with device.worker.lock:
+        await device.learn_selectors(resolved.registers[0])
+    pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
+    make = plan_block_write if resolved.group is not None and resolved.group.transfer == "one" else plan_write
+    plan = make(device.contract, device.spec.address, pairs, device.known)
+    targets = [_target(c, values[c.register.name], before, device) for c in resolved.changes]
+    windows = [c.judged.window_ms for c in resolved.changes if c.judged.window_ms is not None]
+    window_ms = max(windows, default=DEFAULT_WINDOW_MS)
+    return Prepared(resolved, plan, _bank(resolved), values, before, targets=targets, window_ms=window_ms)
+
+
+def _bank(resolved: Resolved) -> dict[str, int]:
+    """What the selectors hold while the plan is made."""
+    device = resolved.device
+    return {s.name: device.known[s.name] for s in selectors(device.contract, resolved.registers[0])}
+
+
+def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> int:
+    if change.update is None:
+        return change.value
+    register = change.register
+    whole = updated_value(register, change.update, before.get(register.name), change.fields)
+    loose = (change.mask or 0) & ~sum(f.mask for f in register.fields.values())
+    whole = (whole & ~loose) | (change.value & loose)
+    refused = judge_whole_value(register, whole)
+    if refused is not None:
+        raise refusal(refused, device)
+    return whole
+
+
+def _reset_of(register: Register) -> tuple[int, int]:
+    """The declared reset value and the bits for which it is declared."""
+    value, known = (register.reset, register.mask) if register.reset is not None else (0, 0)
+    for part in register.fields.values():
+        if part.reset is not None:
+            value = (value & ~part.mask) | (part.reset << part.lsb)
+            known |= part.mask
+    return value, known
+
+
+def _target(change: Change, value: int, before: Mapping[str, int], device: Device) -> Target:
+    register = change.register
+    observed = _observed_register(change, device)
+    verify_mask = change.judged.verify.mask
+    if observed is None:
+        strong = weak = toggles = wanted = 0
+    elif observed.name != register.name:
+        strong = verify_mask if verify_mask is not None else register.mask & observed.mask
+        wanted, weak, toggles = value & strong, 0, 0
+    else:
+        expected = expectation(register, value, before.get(register.name))
+        limit = verify_mask if verify_mask is not None else register.mask
+        strong, weak, toggles = expected.strong & limit, expected.weak & limit, expected.toggles & limit
+        wanted = expected.value & strong
+    reset, reset_known = _reset_of(observed if observed is not None else register)
+    if _stored_elsewhere(change):
+        # hardware may move set, clear and lock bits: their read-back proves, but a reset is not told from it
+        reset_known = 0
+    return Target(
+        register=register.name,
+        observe=None if observed is None else observed.name,
+        wanted=wanted,
+        strong=strong,
+        weak=weak,
+        toggles=toggles,
+        named=strong if change.mask is None else strong & change.mask,
+        reset=reset,
+        reset_known=reset_known,
+        reconcile=change.judged.reconcile.value,
+        persistent=register.persistence is Persistence.NONVOLATILE,
+        signals=tuple(_signal_rule(s, register, device) for s in change.judged.signals),
+    )
+
+
+def _stored_elsewhere(change: Change) -> bool:
+    return change.judged.effect in SET_LIKE - {WriteEffect.LOCK}
+
+
+def _signal_rule(signal: Signal, beside: Register, device: Device) -> SignalRule:
+    register, part = _signal_place(signal, beside, device)
+    mask = register.mask if part is None else part.mask
+    volatile = register.volatile if part is None else part.volatile
+    return SignalRule(register.name, mask, signal.delta, signal.equals, volatile)
+
+
+async def _prepare_read(resolved: Resolved) -> Prepared:
+    device = resolved.device
+    rules = [_read_rule(register, judged.effects, resolved.count, device) for register, judged in resolved.reads]
+    names = [n for r in rules for n in (r.level, r.peek, *(a for a, _ in r.acknowledges)) if n is not None]
+    levels = [find_register(device.contract, r.read.level, r) for r in resolved.registers if r.read.level is not None]
+    wanted = [device.contract.registers[n] for n in names] + [r for r in levels if r is not None]
+    before = await _observe(device, wanted)
+    _refuse_empty(resolved, before)
+    async with device.worker.lock:
+        await device.learn_selectors(resolved.registers[0])
+    plan = plan_read(device.contract, device.spec.address, resolved.registers, device.known, count=resolved.count)
+    return Prepared(resolved, plan, _bank(resolved), {}, before, read_rules=rules)
+
+
+def _refuse_empty(resolved: Resolved, before: Mapping[str, int]) -> None:
+    """A FIFO that holds fewer elements than asked for would answer with what is no element."""
+    device = resolved.device
+    for register in resolved.registers:
+        if register.read.level is None:
+            continue
+        level = find_register(device.contract, register.read.level, register)
+        if level is not None and before[level.name] < resolved.count:
+            raise DomainError(
+                Code.PRECONDITION_FAILED,
+                f"{device.name}.{register.name}: {resolved.count} element(s) asked for, {level.name} shows "
+                f"{before[level.name]}",
+                hint=f"read {device.name}.{level.name} (clean) and ask for what is there; the key was not used",
+                expected={level.name: f"at least {resolved.count}"},
+                observed={level.name: before[level.name]},
+            )
+
+
+def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, device: Device) -> ReadRule:
+    contract = device.contract
+    if effects & {ReadEffect.UNKNOWN, ReadEffect.MODIFY, ReadEffect.MODIFY_EXTERNAL}:
+        return ReadRule(register.name, "undeclared", count=count)
+    if ReadEffect.POP in effects:
+        level = None if register.read.level is None else find_register(contract, register.read.level, register)
+        # a level that hardware raises by itself hides what was taken
+        usable = level is not None and not level.volatile
+        return ReadRule(register.name, "pop", level=level.name if level is not None and usable else None, count=count)
+    if register.read.peek is not None:
+        peek = find_register(contract, register.read.peek, register)
+        return ReadRule(register.name, "peek", peek=None if peek is None else peek.name, count=count)
+    marks: list[tuple[str, int]] = []
+    if ReadEffect.ACK in effects:
+        for name in register.read.affects:
+            place = find_place(contract, name, register)
+            if place is None or not place[0].access.readable or place[0].read.effects != {ReadEffect.NONE}:
+                continue
+            target, part = place
+            marks.append((target.name, target.mask if part is None else part.mask))
+    if marks:
+        return ReadRule(register.name, "acknowledge", acknowledges=tuple(marks), count=count)
+    return ReadRule(register.name, "consuming", count=count)
+
+
+def selector_names(device: Device) -> frozenset[str]:
+    """Registers whose direct write puts the known bank in doubt."""
+    return frozenset(s.name for r in device.contract.registers.values() for s in selectors(device.contract, r))

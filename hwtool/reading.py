@@ -1,0 +1,69 @@
+"""Clean reads: the fast path. No key, no disk, no journal; may be repeated, merged with neighbours, and refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hwtool.devices import Device
+from hwtool.prepare import check_assumptions
+from hwtool.resolve import clean_read
+from hwtool.results import shown_value
+from hwtool.state import Daemon
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.judge import ReadJudgement
+from hwtool_contracts.messages import ReadParams, Result
+from hwtool_contracts.model import Register
+from hwtool_registers.bits import hexed
+
+
+async def read(daemon: Daemon, params: ReadParams) -> Result:
+    """Read clean registers and groups of one device.
+
+    Raises:
+        DomainError: not_found, refused, stale, unavailable, bus_fault or timeout; effects none.
+    """
+    device, registers, groups = clean_read(daemon.devices, params.registers)
+    if params.generation is not None and params.generation != device.generation:
+        raise _stale("generation", params.generation, device.generation)
+    if params.contract_digest is not None and params.contract_digest != device.contract.digest:
+        raise _stale("contract", params.contract_digest, device.contract.digest)
+    limit_s = None if params.deadline_ms is None else params.deadline_ms / 1000
+    try:
+        async with asyncio.timeout(limit_s):
+            device.worker.check()
+            await check_assumptions(device)
+            values, transfers = await device.read_many(registers) if registers else ({}, 0)
+            for group in groups:
+                found, more = await device.read_group(group)
+                values |= found
+                transfers += more
+    except TimeoutError:
+        message = f"{device.name} was not read within {params.deadline_ms} ms"
+        raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue") from None
+    wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
+    return daemon.dressed(_result(device, wanted, values, transfers), device)
+
+
+def _stale(what: str, expected: object, found: object) -> DomainError:
+    message = f"{what} changed: expected {expected}, found {found}"
+    return DomainError(Code.STALE, message, what=what, expected=expected, found=found)
+
+
+def _result(device: Device, registers: list[Register], values: dict[str, int], transfers: int) -> Result:
+    shown = []
+    for register in registers:
+        judged = device.judge((register,))
+        shown.append(
+            shown_value(
+                device.name, register, values[register.name], judged if isinstance(judged, ReadJudgement) else None
+            )
+        )
+    summary = ", ".join(f"{device.name}.{r.name} = {hexed(values[r.name], r.width_bits)}" for r in registers)
+    return Result(
+        status="done",
+        ok=True,
+        effects="none",
+        summary=summary,
+        values=shown,
+        evidence={"how": "read", "transfers": transfers},
+    )

@@ -1,0 +1,189 @@
+"""Recovery: what becomes of operations whose outcome is unknown, after a crash or an ambiguous answer.
+
+Reads the row only, never the contract of the day. Observes by clean reads that the row itself names; a banked
+observable is read only if its selectors stand right already (nothing is written here). What no rule can tell waits
+for a person, and the device stays held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hwtool.devices import Device
+from hwtool.outcome import NeedsPerson, Restart, Verdict, read_rules_of, settle_read, settle_write, targets_of
+from hwtool.results import OK_VERDICTS, failed, settled_error, to_row
+from hwtool.state import Daemon
+from hwtool_contracts.messages import Result
+from hwtool_registers.bits import Layout, from_bytes
+from hwtool_registers.bus import Confirmed, RegisterRead, from_object
+from hwtool_store import operations
+from hwtool_store.database import Connection
+from hwtool_store.operations import OpRow
+
+NoteOf = Callable[[OpRow, "Settlement"], dict[str, Any]]
+
+
+class CannotObserve(Exception):
+    """An observable could not be read cleanly now."""
+
+
+def facts(row: OpRow) -> dict[str, Any]:
+    """Plan, observables and rules of a row: of its request, or of its pre-image where a person approved it first."""
+    granted: dict[str, Any] | None = (row.pre or {}).get("request")
+    return granted if granted is not None else row.request
+
+
+async def observe(row: OpRow, device: Device) -> dict[str, int]:
+    """Read the observables of a row.
+
+    Raises:
+        CannotObserve: the bus did not answer, or a bank is not selected.
+        DomainError: the bus is quarantined or wedged.
+    """
+    now = {}
+    async with device.worker.lock:
+        for name, shown in facts(row)["observables"].items():
+            for required in shown["requires"]:
+                selector = await _read(required, device)
+                if selector & required["mask"] != required["value"]:
+                    raise CannotObserve(f"{name} is in a bank that is not selected")
+            now[name] = await _read(shown, device)
+    return now
+
+
+async def _read(shown: dict[str, Any], device: Device) -> int:
+    transfer = from_object(shown["transfer"])
+    if not isinstance(transfer, RegisterRead):
+        raise CannotObserve("the row names no clean read")
+    answer = await device.worker.read_clean(transfer)
+    if not isinstance(answer, Confirmed):
+        raise CannotObserve(answer.fault)
+    try:
+        return from_bytes(Layout.from_object(shown["layout"]), answer.data)
+    except ValueError as error:
+        raise CannotObserve(str(error)) from error
+
+
+def decide(row: OpRow, now: dict[str, int] | None, restart: Restart) -> Verdict | NeedsPerson:
+    """Apply the rules of a row to what is observed now."""
+    before: dict[str, int] = (row.pre or {}).get("values", {})
+    if row.kind == "read":
+        return settle_read(read_rules_of(facts(row)["reads"]), before, now, restart)
+    targets = targets_of(facts(row)["targets"])
+    return settle_write(targets, before, now, restart, facts(row)["sole_master"])
+
+
+async def try_rules(row: OpRow, device: Device, restart: Restart) -> Verdict | NeedsPerson:
+    """Observe, then decide; a bus that cannot be used leaves the operation to a person or to a later try."""
+    first = decide(row, None, restart)
+    if isinstance(first, Verdict):
+        return first  # no observation is needed: undeclared reads, registers that a reset set back
+    try:
+        now = await observe(row, device)
+    except CannotObserve as error:
+        return NeedsPerson(f"the registers that would show it could not be read: {error}")
+    return decide(row, now, restart)
+
+
+def restart_of(row: OpRow, evidence: str | None) -> Restart:
+    """What the boot evidence before the dispatch and now say together."""
+    before = (row.pre or {}).get("boot")
+    if before is None or evidence is None:
+        return "silent"
+    return "same" if before == evidence else "reset"
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """A verdict with everything T3 needs."""
+
+    verdict: str
+    result: Result
+    why: str
+
+
+def settlement(row: OpRow, verdict: Verdict, how: str, warnings: list[str]) -> Settlement:
+    """The result that an operation answers from its settlement on."""
+    name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
+    why = f"{name}: {verdict.why}"
+    reads = facts(row)["reads"]
+    bound = f"0..{reads[0]['count']}" if reads and verdict.effects == "unknown" else None
+    if reads and verdict.effects == "applied":
+        bound = str(reads[0]["count"])
+    evidence = {**(row.evidence or {}), "how": how, "settled": verdict.why}
+    error = settled_error(verdict.verdict, row.op_id, why, bound=bound)
+    if error is not None:
+        result = failed(error, verdict.effects, verdict=verdict.verdict, evidence=evidence, warnings=warnings)
+    else:
+        result = Result(
+            status="done",
+            ok=verdict.verdict in OK_VERDICTS,
+            effects=verdict.effects,
+            verdict=verdict.verdict,
+            summary=why,
+            evidence=evidence,
+            warnings=warnings,
+        )
+    return Settlement(verdict.verdict, result, why)
+
+
+async def run_rules(daemon: Daemon, op_id: int, body: NoteOf) -> NeedsPerson | None:
+    """Try to settle one unknown operation by rule; answers why a person is needed, None if it is settled.
+
+    Raises:
+        DomainError: the store has failed, or the bus is shut.
+    """
+    row = await daemon.ask(lambda conn: operations.get(conn, op_id))
+    if row is None or row.state != "UNKNOWN":
+        return None
+    device = daemon.device_at(row.locus)
+    if device is None:
+        return NeedsPerson("its device is not on the board any more")
+    async with device.lock:
+        evidence = await device.worker.boot_evidence(device.spec.address)
+        found = await try_rules(row, device, restart_of(row, evidence))
+        if isinstance(found, NeedsPerson):
+            return found
+        await settle(daemon, row, found, "rule", body)
+    return None
+
+
+async def settle(
+    daemon: Daemon, row: OpRow, verdict: Verdict, by: Literal["rule", "human"], body: NoteOf
+) -> Settlement:
+    """T3: end an unknown operation, and free its device of it.
+
+    Raises:
+        DomainError: the store has failed.
+        StoreRule: it is not unknown any more.
+    """
+    device = daemon.device_at(row.locus)
+    ended = settlement(row, verdict, "rule" if by == "rule" else "person", [])
+    ended.result.id = row.op_id
+    response = to_row(daemon.dressed(ended.result, device))
+    evidence = ended.result.evidence or {}
+    now_ns = daemon.clock.wall_ns()
+    note = body(row, ended)
+    await daemon.ask(
+        lambda conn: operations.t3_settle(conn, row.op_id, verdict.verdict, by, response, evidence, now_ns, note)
+    )
+    if device is not None:
+        device.mark_settled(row.op_id)
+    daemon.tell()
+    return ended
+
+
+def orphans(note: Callable[[OpRow], dict[str, Any]]) -> Callable[[Connection], list[OpRow]]:
+    """A job for the store: every intent of an older epoch becomes unknown; answers all unknown operations."""
+
+    def job(conn: Connection) -> list[OpRow]:
+        epoch = operations.current_epoch(conn)
+        for row in operations.in_state(conn, "INTENT"):
+            if row.epoch < epoch:
+                evidence = {"how": "crash", "epoch": row.epoch}
+                operations.to_unknown(conn, row.op_id, {}, evidence, note(row))
+        return operations.in_state(conn, "UNKNOWN")
+
+    return job

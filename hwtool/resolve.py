@@ -1,0 +1,475 @@
+"""From the words of a request to registers and raw values, their digest, and the judgement of their contract.
+
+Nothing here waits, reads a device or a clock. Two kinds of trouble are kept apart: what cannot be understood (unknown
+names, values that do not fit) and what the contract refuses; both are only said of a key that has no row yet.
+
+The digest is SHA-256 over `hwtool.op.v1\\0` and canonical JSON (sorted keys, integers as hex strings, no floats) of
+everything that decides what happens on the device, and of nothing else. Requests that touch a sensitive register are
+digested by HMAC under the store's secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hwtool.devices import Device
+from hwtool_contracts.cross_check import find_register
+from hwtool_contracts.effects import ReadEffect
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.judge import (
+    ReadJudgement,
+    Refused,
+    UpdateJudgement,
+    WriteJudgement,
+    judge_number,
+    judge_update,
+    judge_write,
+    refuse_as_clean,
+    refuse_as_effectful,
+)
+from hwtool_contracts.messages import ReadEffectfulParams, UpdateParams, Value, WriteParams
+from hwtool_contracts.model import Encoding, Field, Group, Register
+from hwtool_registers.value import Slot, ValueFault, as_float, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one register of a write gets.
+
+    Attributes:
+        value: the whole raw value, or the raw bits inside `mask`.
+        mask: bits the caller means; None: the whole register.
+        fields: raw value of each named field, for field updates.
+        judged: what the contract says of the write.
+        update: how the whole value is put together, where it is not given whole.
+    """
+
+    register: Register
+    value: int
+    mask: int | None
+    fields: Mapping[str, int]
+    judged: WriteJudgement
+    update: UpdateJudgement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A keyed request that was understood and is allowed by its contract.
+
+    Attributes:
+        changes: for writes, in order; empty for reads.
+        reads: for reads, in order, with their judgement.
+        count: elements to pop.
+        expect: register → raw value that must be there before.
+    """
+
+    device: Device
+    kind: Literal["write", "update", "read"]
+    registers: tuple[Register, ...]
+    group: Group | None
+    changes: tuple[Change, ...]
+    reads: tuple[tuple[Register, ReadJudgement], ...]
+    count: int
+    expect: Mapping[str, int]
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether values must not appear in records."""
+        return any(r.sensitive for r in self.registers)
+
+    @property
+    def approval(self) -> tuple[str, ...]:
+        """Why a person must agree; empty if nobody need."""
+        return tuple(dict.fromkeys(why for c in self.changes for why in c.judged.approval))
+
+    def name(self) -> str:
+        """How summaries call it."""
+        what = self.group.name if self.group is not None else ", ".join(r.name for r in self.registers)
+        return f"{self.device.name}.{what}"
+
+
+def find_device(devices: Mapping[str, Device], name: str) -> Device:
+    """The device of a name `device` or `device.REGISTER`.
+
+    Raises:
+        DomainError: not_found with near misses.
+    """
+    wanted = name.partition(".")[0]
+    if wanted in devices:
+        return devices[wanted]
+    near = difflib.get_close_matches(wanted, devices, 3) or sorted(devices)
+    raise DomainError(Code.NOT_FOUND, f"no device is called {wanted!r}", searched=wanted, suggestions=near)
+
+
+def find_members(device: Device, name: str) -> tuple[tuple[Register, ...], Group | None]:
+    """The register, or the members of the group, of a name `device.NAME`.
+
+    Raises:
+        DomainError: not_found with near misses.
+    """
+    inside = name.partition(".")[2]
+    contract = device.contract
+    if inside in contract.registers:
+        return (contract.registers[inside],), None
+    if inside in contract.groups:
+        group = contract.groups[inside]
+        return tuple(contract.registers[n] for n in group.members), group
+    names = [*contract.registers, *contract.groups]
+    upper = {n.upper(): n for n in names}
+    near = difflib.get_close_matches(inside.upper(), upper, 3, cutoff=0.5)
+    owner = find_register(contract, inside) if inside else None
+    suggestions = [f"{device.name}.{owner.name}"] if owner else [f"{device.name}.{upper[n]}" for n in near]
+    hint = f"that is a field: use {device.name}.{owner.name}, or reg.update for fields" if owner else None
+    message = f"{device.name} ({contract.part}) has no register {inside!r}"
+    raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=name, suggestions=suggestions)
+
+
+def refusal(refused: Refused, device: Device) -> DomainError:
+    """The error of a refusal."""
+    name = f"{device.name}.{refused.register.removeprefix(device.name + '.')}"
+    return DomainError(
+        Code.REFUSED,
+        f"{device.name}: {refused.message}",
+        hint=refused.hint,
+        rule=refused.rule,
+        register=name,
+        field=refused.field,
+    )
+
+
+def clean_read(devices: Mapping[str, Device], names: Sequence[str]) -> tuple[Device, list[Register], list[Group]]:
+    """Registers and groups of a clean read, all of one device.
+
+    Raises:
+        DomainError: not_found, invalid_args or refused.
+    """
+    device = find_device(devices, names[0])
+    registers: list[Register] = []
+    groups: list[Group] = []
+    for index, name in enumerate(names):
+        if find_device(devices, name) is not device:
+            raise DomainError(
+                Code.INVALID_ARGS,
+                f"{name} is of another device than {names[0]}",
+                path=f"$.registers[{index}]",
+                expected=f"a register of {device.name}",
+                got=name,
+            )
+        members, group = find_members(device, name)
+        judged = device.judge(members, group is not None)
+        refused = judged if isinstance(judged, Refused) else refuse_as_clean(judged, name.partition(".")[2])
+        if refused is not None:
+            raise refusal(refused, device)
+        if group is not None:
+            groups.append(group)
+        else:
+            registers += members
+    return device, registers, groups
+
+
+def resolve_read(devices: Mapping[str, Device], params: ReadEffectfulParams) -> Resolved:
+    """Understand and judge `reg.read_effectful`.
+
+    Raises:
+        DomainError: not_found, invalid_args or refused.
+    """
+    names = params.registers if params.registers is not None else [params.register or ""]
+    device = find_device(devices, names[0])
+    reads: list[tuple[Register, ReadJudgement]] = []
+    for index, name in enumerate(names):
+        if find_device(devices, name) is not device:
+            path = f"$.registers[{index}]"
+            raise DomainError(
+                Code.INVALID_ARGS, f"{name} is of another device", path=path, expected=device.name, got=name
+            )
+        members, group = find_members(device, name)
+        if group is not None:
+            raise DomainError(
+                Code.REFUSED,
+                f"{name} is a group; name its members: {', '.join(group.members)}",
+                hint="an effectful read names exactly the registers it means",
+                rule="group_read_with_effects",
+                register=name,
+            )
+        judged = device.judge(members)
+        refused = judged if isinstance(judged, Refused) else refuse_as_effectful(judged, members[0].name)
+        if isinstance(judged, Refused) or refused is not None:
+            raise refusal(judged if isinstance(judged, Refused) else _present(refused), device)
+        reads.append((members[0], judged))
+    count = params.count or 1
+    _check_burst(device, reads, count)
+    registers = tuple(r for r, _ in reads)
+    if len({r.bank for r in registers}) > 1:
+        raise DomainError(
+            Code.REFUSED,
+            "registers of different banks cannot be read under one intent",
+            hint="read them one by one, each under its own key",
+            rule="banks_differ",
+            register=names[0],
+        )
+    return Resolved(device, "read", registers, None, (), tuple(reads), count, _expectations(device, params.expect))
+
+
+def _present(refused: Refused | None) -> Refused:
+    if refused is None:
+        raise DomainError(Code.INTERNAL, "a refusal was expected")
+    return refused
+
+
+def _check_burst(device: Device, reads: list[tuple[Register, ReadJudgement]], count: int) -> None:
+    if count == 1:
+        return
+    register, judged = reads[0]
+    burst = register.read.max_burst
+    if len(reads) > 1 or ReadEffect.POP not in judged.effects or burst is None or count > burst:
+        limit = f"at most {burst}" if burst is not None and len(reads) == 1 else "one"
+        raise DomainError(
+            Code.REFUSED,
+            f"{device.name}.{register.name} gives {limit} element(s) in one transfer; {count} were asked for",
+            hint="ask for fewer at a time, each time under a new key",
+            rule="max_burst",
+            register=f"{device.name}.{register.name}",
+        )
+
+
+def _expectations(device: Device, expect: Mapping[str, Value] | None) -> dict[str, int]:
+    """The values that must be there before; only clean registers can be looked at."""
+    wanted: dict[str, int] = {}
+    for name, value in (expect or {}).items():
+        members, group = find_members(device, name)
+        judged = device.judge(members)
+        refused = judged if isinstance(judged, Refused) else refuse_as_clean(judged, name.partition(".")[2])
+        if refused is not None or group is not None:
+            raise refusal(_present(refused), device) if refused else _invalid(f"$.expect.{name}", "a register", name)
+        wanted[members[0].name] = _raw(members[0], None, value, f"$.expect.{name}")
+    return wanted
+
+
+def _invalid(path: str, expected: str, got: object) -> DomainError:
+    message = f"{path}: expected {expected}, got {got!r}"
+    return DomainError(Code.INVALID_ARGS, message, path=path, expected=expected, got=got)
+
+
+def _raw(register: Register, field: Field | None, value: Value, path: str) -> int:
+    """The raw bits of a value for a register or a field."""
+    place = field if field is not None else register
+    try:
+        raw = encode(Slot(place.width_bits, place.quantity, place.values or place.write.values), value)
+    except ValueFault as fault:
+        raise _invalid(path, fault.expected, fault.got) from fault
+    return raw
+
+
+def _refuse_number(device: Device, register: Register, raw: int) -> None:
+    encoding = register.quantity.encoding
+    if encoding in (Encoding.FLOAT32, Encoding.FLOAT64):
+        refused = judge_number(register, as_float(encoding, raw))
+        if refused is not None:
+            raise refusal(refused, device)
+
+
+def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolved:
+    """Understand and judge `reg.write`.
+
+    Raises:
+        DomainError: not_found, invalid_args or refused.
+    """
+    if params.registers is not None:
+        return _resolve_group_write(devices, params, params.registers)
+    name = params.register or ""
+    device = find_device(devices, name)
+    members, group = find_members(device, name)
+    if group is not None:
+        raise _invalid("$.registers", f"a value for each of {', '.join(group.members)}", f"one value for group {name}")
+    register = members[0]
+    raw = _raw(register, None, params.value if params.value is not None else 0, "$.value")
+    if params.mask is not None:
+        change = _masked(device, register, raw, _mask(register, params.mask))
+    else:
+        change = _whole(device, register, raw)
+    expect = _expectations(device, params.expect)
+    return Resolved(device, "write", (register,), None, (change,), (), 1, expect)
+
+
+def _mask(register: Register, given: int | str) -> int:
+    try:
+        mask = given if isinstance(given, int) else int(given, 0)
+    except ValueError:
+        mask = 0
+    if not 0 < mask <= register.mask:
+        raise _invalid("$.mask", f"a mask from 1 to {register.mask:#x}", given)
+    return mask
+
+
+def _whole(device: Device, register: Register, raw: int) -> Change:
+    judged = judge_write(device.contract, register, raw)
+    if isinstance(judged, Refused):
+        raise refusal(judged, device)
+    _refuse_number(device, register, raw)
+    return Change(register, raw, None, {}, judged, None)
+
+
+def _masked(device: Device, register: Register, raw: int, mask: int) -> Change:
+    if raw & ~mask:
+        raise _invalid("$.value", f"no bits outside the mask {mask:#x}", hex(raw))
+    named = {}
+    covered = 0
+    for field in register.fields.values():
+        covered |= field.mask
+        if field.mask & mask:
+            if field.mask & ~mask:
+                raise refusal(
+                    Refused(
+                        "mask_splits_field",
+                        register.name,
+                        field.name,
+                        f"{register.name}: the mask {mask:#x} covers part of {field.name}",
+                        f"cover the whole field ({field.mask:#x}) or none of it",
+                    ),
+                    device,
+                )
+            named[field.name] = (raw & field.mask) >> field.lsb
+    return _partial(device, register, named, raw & ~covered, mask & ~covered, mask)
+
+
+def _partial(
+    device: Device, register: Register, named: Mapping[str, int], loose: int, loose_mask: int, mask: int
+) -> Change:
+    update = judge_update(device.contract, register, frozenset(named), loose_mask)
+    if isinstance(update, Refused):
+        raise refusal(update, device)
+    value = loose
+    for name, part in named.items():
+        value |= part << register.fields[name].lsb
+    judged = judge_write(device.contract, register, value, frozenset(named), loose_mask != 0)
+    if isinstance(judged, Refused):
+        raise refusal(judged, device)
+    return Change(register, value, mask, named, judged, update)
+
+
+def _resolve_group_write(devices: Mapping[str, Device], params: WriteParams, values: Mapping[str, Value]) -> Resolved:
+    names = list(values)
+    if not names:
+        raise _invalid("$.registers", "a value for each member of a group", {})
+    if params.mask is not None:
+        raise _invalid("$.mask", "no mask with a group", params.mask)
+    device = find_device(devices, names[0])
+    inside = {}
+    for name in names:
+        if find_device(devices, name) is not device:
+            raise _invalid(f"$.registers.{name}", f"a register of {device.name}", name)
+        members, _ = find_members(device, name)
+        inside[members[0].name] = _raw(members[0], None, values[name], f"$.registers.{name}")
+    group = next((g for g in device.contract.groups.values() if set(g.members) == set(inside)), None)
+    if group is None:
+        known = "; ".join(f"{g.name}: {', '.join(g.members)}" for g in device.contract.groups.values())
+        raise DomainError(
+            Code.REFUSED,
+            f"{', '.join(inside)} are not the members of a group of {device.name}",
+            hint=f"write registers one by one, or a whole group ({known or 'this contract has none'})",
+            rule="not_a_group",
+            register=names[0],
+        )
+    registers = tuple(device.contract.registers[n] for n in group.members)
+    changes = tuple(_whole(device, r, inside[r.name]) for r in registers)
+    return Resolved(device, "write", registers, group, changes, (), 1, _expectations(device, params.expect))
+
+
+def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resolved:
+    """Understand and judge `reg.update`.
+
+    Raises:
+        DomainError: not_found, invalid_args or refused.
+    """
+    device = find_device(devices, params.register)
+    members, group = find_members(device, params.register)
+    if group is not None:
+        raise _invalid("$.register", "one register", params.register)
+    register = members[0]
+    named = {}
+    for name, value in params.fields.items():
+        field = register.fields.get(name)
+        if field is None:
+            near = difflib.get_close_matches(name.upper(), register.fields, 3, cutoff=0.4) or list(register.fields)
+            message = f"{device.name}.{register.name} has no field {name!r}"
+            raise DomainError(Code.NOT_FOUND, message, searched=name, suggestions=near)
+        named[name] = _raw(register, field, value, f"$.fields.{name}")
+    mask = 0
+    for name in named:
+        mask |= register.fields[name].mask
+    change = _partial(device, register, named, 0, 0, mask)
+    expect = _expectations(device, params.expect)
+    return Resolved(device, "update", (register,), None, (change,), (), 1, expect)
+
+
+def digest_input(resolved: Resolved) -> dict[str, Any]:
+    """Everything that decides what happens on the device."""
+    device = resolved.device
+    targets = []
+    for index, register in enumerate(resolved.registers):
+        target: dict[str, Any] = {
+            "register": register.name,
+            "space": register.space.value,
+            "offset": hex(register.offset),
+            "width": hex(register.width_bits),
+            "byte_order": register.byte_order.value,
+            "word_order": register.word_order.value,
+            "bank": register.bank,
+        }
+        if resolved.changes:
+            change = resolved.changes[index]
+            target |= {
+                "value": hex(change.value),
+                "mask": None if change.mask is None else hex(change.mask),
+                "effect": change.judged.effect.value,
+                "verify": [change.judged.verify.by, change.judged.verify.register],
+            }
+        else:
+            target["effects"] = sorted(e.value for e in resolved.reads[index][1].effects)
+        targets.append(target)
+    return {
+        "kind": resolved.kind,
+        "locus": device.locus,
+        "targets": targets,
+        "count": hex(resolved.count),
+        "expect": {name: hex(value) for name, value in resolved.expect.items()},
+    }
+
+
+def digest_of(content: Mapping[str, Any], secret: bytes | None) -> bytes:
+    """32 bytes; keyed with the store's secret where the content is sensitive."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    text = b"hwtool.op.v1\0" + canonical.encode()
+    return hmac.digest(secret, text, "sha256") if secret is not None else hashlib.sha256(text).digest()
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Paths at which two digest inputs differ."""
+    found = []
+    for name in sorted(set(one) | set(other)):
+        a, b = one.get(name), other.get(name)
+        if a == b:
+            continue
+        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(isinstance(x, dict) for x in a):
+            for index, (x, y) in enumerate(zip(a, b, strict=True)):
+                found += differences(x, y, f"{prefix}{name}[{index}].")
+        else:
+            found.append(prefix + name)
+    return found
+
+
+CONTRACT_MEMBERS = frozenset(
+    {"space", "offset", "width", "byte_order", "word_order", "bank", "effect", "effects", "verify"}
+)
+
+
+def describe_differences(paths: Sequence[str]) -> list[str]:
+    """What a key conflict says differs; only the contract's resolution counts as `contract`."""
+    inside = {p.rpartition(".")[2] for p in paths}
+    return ["contract"] if inside and inside <= CONTRACT_MEMBERS else list(paths)

@@ -1,0 +1,144 @@
+"""What the running daemon shares: board, store, clock, devices, and the few things every method needs of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from hwtool.clock import Clock, rfc3339
+from hwtool.config import Board
+from hwtool.devices import Device
+from hwtool.journal import REDACTED, clean_text
+from hwtool.policy import Caller
+from hwtool.resolve import Resolved
+from hwtool.worker import BusWorker
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import Result
+from hwtool_store import operations
+from hwtool_store.database import Connection, Store
+from hwtool_store.faults import StoreFatal
+
+T = TypeVar("T")
+REFUSALS_A_SECOND: Final = 10
+REFUSAL_FLUSH_S: Final = 0.2
+
+
+@dataclass
+class Daemon:
+    """The running daemon.
+
+    Attributes:
+        boot_id: of the host, at start.
+        boots: newest boot evidence by device.
+        changed: set and replaced whenever an operation changes its state.
+        stopping: no new intents are taken.
+    """
+
+    board: Board
+    store: Store
+    clock: Clock
+    boot_id: str
+    workers: dict[str, BusWorker]
+    devices: dict[str, Device]
+    boots: dict[str, str | None] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: bool = False
+    failed: str | None = None
+    _refused: list[dict[str, Any]] = field(default_factory=list)
+    _refusals: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _flush: asyncio.TimerHandle | None = None
+
+    async def ask(self, job: Callable[[Connection], T]) -> T:
+        """Run a job in the store and wait until it is committed.
+
+        Raises:
+            DomainError: the store has failed.
+        """
+        try:
+            return await asyncio.wrap_future(self.store.submit(job))
+        except StoreFatal as error:
+            self.failed = str(error)
+            detail = f"the store failed: {error}"
+            raise DomainError(Code.STORE_FAILED, detail, detail=str(error)) from error
+
+    def device_at(self, locus: str) -> Device | None:
+        """The device of a locus, None if it is not on the board any more."""
+        return next((d for d in self.devices.values() if d.locus == locus), None)
+
+    def tell(self) -> None:
+        """Wake everybody who waits for an operation."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def dressed(self, result: Result, device: Device | None = None, *, at_ns: int | None = None) -> Result:
+        """A result with the members that do not depend on what was asked."""
+        if result.at is None:
+            result.at = rfc3339(self.clock.wall_ns() if at_ns is None else at_ns)
+        result.store = {"id": str(self.store.store_id), "seq": self.store.seq}
+        result.durable = result.durable and self.store.durable
+        if device is not None and result.contract_digest is None:
+            result.contract_digest = device.contract.digest
+            result.generation = device.generation
+            result.verified = device.contract.verified or False
+            result.simulated = result.simulated or device.simulated
+        return result
+
+    def body(self, what: str, caller: Caller | None, resolved: Resolved | None, **more: Any) -> dict[str, Any]:
+        """The body of an audit row; values of sensitive registers never get into it."""
+        body: dict[str, Any] = {"at_ns": self.clock.wall_ns(), "what": what}
+        if caller is not None:
+            body["principal"] = caller.principal
+        if resolved is not None:
+            body |= {
+                "device": resolved.device.name,
+                "register": resolved.name(),
+                "kind": resolved.kind,
+                "arguments": REDACTED if resolved.sensitive else arguments(resolved),
+            }
+        reason = more.pop("reason", None)
+        if reason is not None:
+            body["reason"] = clean_text(reason)
+        summary = more.pop("summary", None)
+        if summary is not None:
+            body["summary"] = clean_text(summary)
+        return body | more
+
+    def note_refusal(self, caller: Caller, resolved: Resolved | None, key: str, error: DomainError) -> None:
+        """Record an attempt that ended before its intent; not synced one by one, counted past ten a second."""
+        second = self.clock.wall_ns() // 1_000_000_000
+        self._refusals = Counter({k: n for k, n in self._refusals.items() if k[1] == second})
+        self._refusals[caller.principal, second] += 1
+        count = self._refusals[caller.principal, second]
+        if count <= REFUSALS_A_SECOND:
+            more = {"key": key, "code": error.code.value, "summary": error.message}
+            self._refused.append(self.body("refused", caller, resolved, **more))
+        elif count == REFUSALS_A_SECOND + 1:
+            self._refused.append(self.body("refusals_counted", caller, None, second=second, count=count))
+        else:
+            self._refused[-1]["count"] = count
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(REFUSAL_FLUSH_S, self.flush_refusals)
+
+    def flush_refusals(self) -> None:
+        """Hand the refusals that have gathered to the store."""
+        self._flush = None
+        bodies, self._refused = self._refused, []
+        if bodies:
+            self.store.submit(lambda conn: [operations.note(conn, body) for body in bodies])
+
+
+def arguments(resolved: Resolved) -> dict[str, Any]:
+    """What the caller asked for, in raw values."""
+    shown: dict[str, Any] = {}
+    for change in resolved.changes:
+        shown[change.register.name] = hex(change.value)
+        if change.fields:
+            shown[change.register.name] = {name: hex(part) for name, part in change.fields.items()}
+        elif change.mask is not None:
+            shown[change.register.name] = {"value": hex(change.value), "mask": hex(change.mask)}
+    if resolved.count > 1:
+        shown["count"] = resolved.count
+    return shown

@@ -1,0 +1,144 @@
+"""One bus's worker: its lock, its thread, the hard limit of a transfer, quarantine and wedge.
+
+Everything that reaches a bus goes through here. There are two doors, and who may use which is checked by a test:
+`read_clean` for preparation, clean reads and observation; `send_once` for dispatch alone. Neither repeats anything.
+
+After an ambiguous answer the bus is *quarantined*: nothing is sent for its reply lifetime, then it is drained. A
+transfer that outlives its limit leaves the bus *wedged* until the call returns, then quarantined. While either lasts
+every transfer is answered `unavailable` at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from hwtool.clock import Clock
+from hwtool.config import BusSpec
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_registers.bus import Ambiguous, Answer, Bus, Closes, RegisterRead, Sent, Testifies, Transfer
+
+
+class BusWorker:
+    """The one who talks to a bus.
+
+    Attributes:
+        lock: held for one transfer, group or plan, and never across a sync of the store.
+        sent: transfers performed since the start.
+        after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
+    """
+
+    def __init__(self, spec: BusSpec, bus: Bus, clock: Clock) -> None:
+        self.spec = spec
+        self.bus = bus
+        self.lock = asyncio.Lock()
+        self.sent = 0
+        self.after_quarantine: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"bus-{spec.name}")
+        self._quarantine: asyncio.Task[None] | None = None
+        self._until_s = 0.0
+        self._wedged: asyncio.Future[Answer] | None = None
+
+    def check(self) -> None:
+        """Refuse at once while the bus is wedged or quarantined.
+
+        Raises:
+            DomainError: `unavailable` with how long to wait.
+        """
+        if self._wedged is not None:
+            raise self._unavailable("wedged: a transfer has not returned", self.spec.reply_lifetime_ms)
+        if self._quarantine is not None:
+            rest_ms = max(1, round(1000 * (self._until_s - self._clock.monotonic_s())))
+            raise self._unavailable("quarantined after an ambiguous answer", rest_ms)
+
+    def _unavailable(self, why: str, retry_after_ms: int) -> DomainError:
+        message = f"bus {self.spec.name} is {why}"
+        return DomainError(Code.UNAVAILABLE, message, reason=why.partition(":")[0], retry_after_ms=retry_after_ms)
+
+    async def read_clean(self, transfer: RegisterRead) -> Answer:
+        """One clean read, in preparation, observation or a read request; the caller holds the lock."""
+        return await self._perform(transfer)
+
+    async def send_once(self, transfer: Transfer) -> Answer:
+        """One transfer of a dispatch; the caller holds the lock, and calls this once for it."""
+        return await self._perform(transfer)
+
+    async def _perform(self, transfer: Transfer) -> Answer:
+        self.check()
+        self.sent += 1
+        if getattr(self.bus, "inline", False):
+            answer = self._guarded(transfer)
+        else:
+            call = asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, transfer)
+            limit_s = self.spec.transfer_limit_ms / 1000
+            done, _ = await asyncio.wait({call}, timeout=limit_s)
+            if not done:
+                self._wedge(call)
+                return Ambiguous(Sent.TRANSFER_LIMIT, f"no return within {self.spec.transfer_limit_ms} ms")
+            answer = call.result()
+        if isinstance(answer, Ambiguous):
+            self.quarantine()
+        return answer
+
+    def _guarded(self, transfer: Transfer) -> Answer:
+        try:
+            return self.bus.perform(transfer)
+        except Exception as error:  # noqa: BLE001  # the bus contract: an exception that no table lists is ambiguous
+            return Ambiguous(Sent.DATA, f"{type(error).__name__}: {error}")
+
+    def _wedge(self, call: asyncio.Future[Answer]) -> None:
+        self._wedged = call
+
+        def returned(_: asyncio.Future[Answer]) -> None:
+            # a late return changes no row; the line is quarantined as after any ambiguous answer
+            self._wedged = None
+            self.quarantine()
+
+        call.add_done_callback(returned)
+
+    def quarantine(self) -> None:
+        """Send nothing for the reply lifetime, then drain the line."""
+        self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
+        if self._quarantine is None:
+            self._quarantine = asyncio.get_running_loop().create_task(self._sit_out())
+
+    async def _sit_out(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while (rest_s := self._until_s - self._clock.monotonic_s()) > 0:
+                await self._clock.sleep(rest_s)
+            try:
+                await loop.run_in_executor(self._thread, self.bus.quiesce, self._until_s)
+                break
+            except OSError:
+                # absent or babbling: stay shut and try again after another lifetime
+                self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
+        self._quarantine = None
+        self.after_quarantine()
+
+    async def settled(self) -> None:
+        """Wait until no quarantine is running (start-up, before rules run)."""
+        while self._quarantine is not None:
+            await asyncio.wait({self._quarantine}, timeout=60)
+
+    async def boot_evidence(self, address: int) -> str | None:
+        """The device's word that it did not restart, None where the bus has none or cannot be reached."""
+        bus = self.bus
+        if not isinstance(bus, Testifies):
+            return None
+        if getattr(bus, "inline", False):
+            return bus.boot_evidence(address)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, bus.boot_evidence, address)
+        except OSError:
+            return None
+
+    async def close(self) -> None:
+        """Give the bus back, when nothing is under way."""
+        if self._quarantine is not None:
+            self._quarantine.cancel()
+        if self._wedged is None and isinstance(self.bus, Closes):
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.bus.close)
+        self._thread.shutdown(wait=self._wedged is None)
