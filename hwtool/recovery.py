@@ -135,18 +135,22 @@ async def run_rules(daemon: Daemon, op_id: int, body: NoteOf) -> NeedsPerson | N
     Raises:
         DomainError: the store has failed, or the bus is shut.
     """
-    row = await daemon.ask(lambda conn: operations.get(conn, op_id))
-    if row is None or row.state != "UNKNOWN":
+    found = await daemon.ask(lambda conn: operations.get(conn, op_id))
+    if found is None or found.state != "UNKNOWN":
         return None
-    device = daemon.device_at(row.locus)
+    device = daemon.device_at(found.locus)
     if device is None:
         return NeedsPerson("its device is not on the board any more")
     async with device.lock:
+        # somebody may have settled it while this waited for the device
+        row = await daemon.ask(lambda conn: operations.get(conn, op_id))
+        if row is None or row.state != "UNKNOWN":
+            return None
         evidence = await device.worker.boot_evidence(device.spec.address)
-        found = await try_rules(row, device, restart_of(row, evidence))
-        if isinstance(found, NeedsPerson):
-            return found
-        await settle(daemon, row, found, "rule", body)
+        verdict = await try_rules(row, device, restart_of(row, evidence))
+        if isinstance(verdict, NeedsPerson):
+            return verdict
+        await settle(daemon, row, verdict, "rule", body)
     return None
 
 

@@ -1,0 +1,128 @@
+"""A daemon as a process, for tests that start it, kill it and talk to it as a stranger would."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from hwtool.client import Client, NoDaemon
+
+LIMIT_S = 30.0
+
+
+class RunningDaemon:
+    """`hwtool serve` in a short directory of its own (socket paths are limited to 107 bytes).
+
+    Args:
+        board: text of the board file; None: the built-in bench.
+        launcher: a script run instead of `-m hwtool`, with the same arguments.
+    """
+
+    def __init__(self, board: str | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))
+        self.process: subprocess.Popen[bytes] | None = None
+        self._board = board
+        if board is not None:
+            (self.directory / "board.toml").write_text(board, encoding="utf-8")
+
+    @property
+    def sockets(self) -> Path:
+        """Directory of the sockets."""
+        return self.directory / "run"
+
+    @property
+    def store(self) -> Path:
+        """Directory of the store."""
+        return self.directory / "store"
+
+    def arguments(self) -> list[str]:
+        """The arguments of serve."""
+        words = ["serve", "--store", str(self.store), "--socket", str(self.sockets), "--allow-unsafe-store"]
+        return words + (["--board", str(self.directory / "board.toml")] if self._board is not None else [])
+
+    def start(self, launcher: Path | None = None, **environment: str) -> Self:
+        """Start, and wait until it says that it is ready."""
+        program = ["-m", "hwtool"] if launcher is None else [str(launcher)]
+        log = self.directory / "log"
+        before = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, *program, *self.arguments()], stderr=sink, env={**os.environ, **environment}
+            )
+        deadline_s = time.monotonic() + LIMIT_S
+        while b"hwtool: ready" not in log.read_bytes()[before:]:
+            if self.process.poll() is not None or time.monotonic() > deadline_s:
+                raise AssertionError(f"the daemon did not start: {log.read_text()}")
+            time.sleep(0.01)  # nothing to be woken by: the log is a file
+        return self
+
+    def log(self) -> str:
+        """What it said on stderr."""
+        return (self.directory / "log").read_text(encoding="utf-8")
+
+    def client(self, role: Literal["agent", "operator"] = "agent") -> Client:
+        """A connection."""
+        return Client(self.sockets, role, timeout_s=LIMIT_S)
+
+    def wait(self) -> int:
+        """Wait for its end; answers the exit code."""
+        assert self.process is not None
+        return self.process.wait(LIMIT_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(LIMIT_S)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait; answers the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None:
+            self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def command_line(daemon: RunningDaemon, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """`hwtool WORDS…` against a daemon."""
+    environment = {**os.environ, "HWTOOL_SOCKET": str(daemon.sockets), "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "hwtool", *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=LIMIT_S,
+        input=stdin,
+        check=False,
+    )
+
+
+def no_daemon(daemon: RunningDaemon) -> bool:
+    """Whether nobody listens."""
+    with contextlib.suppress(NoDaemon):
+        daemon.client().close()
+        return False
+    return True
