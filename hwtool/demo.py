@@ -216,6 +216,7 @@ def crash(story: Story) -> None:
     _until(lambda: story.order("op.get", key="demo-crash-1")["status"] == "in_progress", "the intent")
     story.kill()
     click.echo(f"   the daemon is dead; request {number} got no answer")
+    story.prove(story.count(GPIO, "OLATA.write") == 2, "the chip did act: 2 writes executed")
     story.tell("It starts again, and settles the outcome by evidence: the chip kept its state and did not restart")
     story.start()
     settled = story.show(story.ask("op.get", key="demo-crash-1"))

@@ -1,0 +1,219 @@
+"""The command line as a stranger types it: output, exit codes, and one clear sentence for what cannot be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hwtool.cli.command import VERBS
+from hwtool.cli.link import value_of
+from tests.running import RunningDaemon, command_line
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[RunningDaemon]:
+    with RunningDaemon() as running:
+        yield running
+
+
+RUNS = [
+    (["devices"], 0, "sc16is750"),
+    (["find", "level"], 0, "uart.RXLVL"),
+    (["find", "--device", "nobody"], 5, ""),
+    (["show", "uart.RHR"], 0, "needs a key"),
+    (["show", "gpio.OLAT"], 0, "gpio.OLATB"),
+    (["read", "uart.RXLVL"], 0, "uart.RXLVL = 0x05"),
+    (["read", "meter.VOLTAGE"], 0, "230.1 V"),
+    (["read", "uart.RHR"], 5, ""),
+    (["read", "uart.NONE"], 5, ""),
+    (["read", "uart.RXLVL", "--key", "some-key-1"], 2, ""),
+    (["plan", "write", "uart.DLL=12"], 0, "restore"),
+    (["plan", "update", "gpio.OLATA.P0=high"], 0, "left alone: OLATA.P1"),
+    (["plan", "read", "uart.RHR"], 0, "access"),
+    (["write", "gpio.OLATA=0x40", "--dry-run"], 0, "nothing was sent"),
+    (["write", "gpio.OLATA.P0=1"], 2, ""),
+    (["write", "gpio.OLATA"], 2, ""),
+    (["write", "gpio.OLATA=@file"], 2, ""),
+    (["update", "gpio.OLATA=1"], 2, ""),
+    (["update", "gpio.OLATA.P0=1", "gpio.OLATB.P0=1"], 2, ""),
+    (["write", "gpio.INTFA=1"], 5, ""),
+    (["write", "gpio.OLATA=0x100"], 2, ""),
+    (["op"], 2, ""),
+    (["op", "999"], 5, ""),
+    (["settle", "999", "applied", "--reason", "x"], 5, ""),
+    (["approve", "999"], 5, ""),
+    (["approvals"], 0, "approval"),
+    (["journal"], 0, ""),
+    (["describe"], 0, "key prefix"),
+    (["describe", "agents"], 0, "Every effect needs a key"),
+    (["rpc", "device.list"], 0, '"devices"'),
+    (["rpc", "reg.read", '{"registers": ["uart.RXLVL"]}'], 0, '"raw": "0x05"'),
+    (["rpc", "reg.read", "{"], 2, ""),
+    (["rpc", "no.method"], 2, ""),
+    (["nonsense"], 2, ""),
+    (["read", "--effectful", "uart.RHR", "--count", "65"], 5, ""),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "out"), RUNS, ids=[" ".join(r[0]) for r in RUNS])
+def test_verb_when_typed_then_exit_code_and_output(
+    daemon: RunningDaemon, words: list[str], code: int, out: str
+) -> None:
+    done = command_line(daemon, *words)
+    assert done.returncode == code, done.stderr
+    assert out in done.stdout
+    assert "Traceback" not in done.stderr
+    if code != 0:
+        assert done.stderr.strip()
+
+
+def test_keyed_verb_when_no_key_is_given_then_it_is_minted_and_printed_first(daemon: RunningDaemon) -> None:
+    done = command_line(daemon, "write", "gpio.GPPUA=0x01")
+    assert done.returncode == 0
+    key = done.stderr.partition("key: ")[2].split()[0]
+    told = command_line(daemon, "op", "--key", key)
+    assert "DONE applied by bus" in told.stdout
+    assert command_line(daemon, "wait", "--key", key, "--ms", "10").returncode == 0
+
+
+def test_effectful_read_when_the_key_comes_again_then_the_same_value_and_it_says_so(daemon: RunningDaemon) -> None:
+    words = ["read", "--effectful", "gpio.INTCAPA", "--key", "capture-01", "--json"]
+    first, again = (json.loads(command_line(daemon, *words).stdout) for _ in range(2))
+    assert first["values"] == again["values"]
+    assert (first["replayed"], again["replayed"]) == (False, True)
+    assert "replayed" in command_line(daemon, *words[:-1]).stderr
+
+
+def test_approval_when_walked_through_by_two_people_then_it_runs_once(daemon: RunningDaemon) -> None:
+    words = ["write", "meter.RELAY_PULSE_WIDTH=60ms", "--key", "relay-0001", "--reason", "shorter pulses"]
+    assert command_line(daemon, *words).returncode == 8
+    listed = json.loads(command_line(daemon, "approvals", "--json").stdout)["approvals"]
+    number = str(next(a["approval"] for a in listed if a["device"] == "meter"))
+    screen = command_line(daemon, "approve", number)
+    assert "0x42c80000 -> 0x42700000" in screen.stdout
+    assert "shorter pulses" in screen.stdout
+    code = screen.stdout.rpartition("--code ")[2].strip()
+    assert command_line(daemon, "approve", number, "--code", "00000000").returncode == 5
+    too_soon = command_line(daemon, "approve", number, "--code", code)
+    assert too_soon.returncode in (0, 5)
+    while command_line(daemon, "approve", number, "--code", code).returncode == 5 and too_soon.returncode == 5:
+        if "approved" in command_line(daemon, "journal").stdout:
+            break
+    assert command_line(daemon, *words).returncode == 0
+    assert "replayed" in command_line(daemon, *words).stderr
+
+
+def test_denial_when_given_then_the_reason_reaches_the_requester(daemon: RunningDaemon) -> None:
+    words = ["write", "meter.RELAY_PULSE_WIDTH=80ms", "--key", "relay-0002"]
+    assert command_line(daemon, *words).returncode == 8
+    listed = json.loads(command_line(daemon, "approvals", "--json").stdout)["approvals"]
+    assert command_line(daemon, "deny", str(listed[-1]["approval"]), "--reason", "not today").returncode == 0
+    denied = command_line(daemon, *words)
+    assert denied.returncode == 4
+    assert "not today" in denied.stderr
+
+
+def test_hold_and_release_when_typed_then_effects_stop_and_go(daemon: RunningDaemon) -> None:
+    assert command_line(daemon, "hold", "adc", "--reason", "probing").returncode == 0
+    held = command_line(daemon, "write", "adc.LO_THRESH=0x8001")
+    assert held.returncode == 4
+    assert "probing" in held.stderr
+    assert command_line(daemon, "read", "adc.LO_THRESH").returncode == 0
+    assert command_line(daemon, "release", "adc", "--reason", "done").returncode == 0
+    assert command_line(daemon, "write", "adc.LO_THRESH=0x8001").returncode == 0
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_verb_when_asked_for_help_then_it_has_some(verb: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "hwtool", verb, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+
+
+def test_verb_when_no_daemon_runs_then_one_sentence_and_exit_six() -> None:
+    running = RunningDaemon()
+    done = command_line(running, "devices")
+    assert done.returncode == 6
+    assert done.stderr.count("\n") == 1
+    assert "hwtool serve" in done.stderr
+
+
+BROKEN_BOARD = """
+name = "x"
+colour = "red"
+[buses.b]
+kind = "modbus-rtu"
+[devices.d]
+contract = "mcp23018"
+bus = "nobody"
+address = 300
+safe_state = []
+[[policy]]
+who = "*"
+"""
+
+
+def test_board_when_broken_then_every_fault_is_listed_and_nothing_started() -> None:
+    running = RunningDaemon(BROKEN_BOARD)
+    done = command_line(running, *running.arguments())
+    assert done.returncode == 2
+    for fault in ("colour", "buses.b.path", "mcp23017", "devices.d.bus", "safe_state", "policy"):
+        assert fault in done.stderr
+    assert done.stderr.count("not supported by this version") == 2
+    assert not running.store.exists()
+    assert not running.sockets.exists()
+
+
+def test_board_when_named_and_missing_then_exit_two() -> None:
+    running = RunningDaemon()
+    done = command_line(running, *running.arguments(), "--board", "/no/such/board.toml")
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+
+
+CANNOT = ["second store", "unwritable store", "long socket", "socket in the way"]
+
+
+@pytest.mark.parametrize("case", CANNOT)
+def test_serve_when_something_is_in_the_way_then_one_clear_sentence(
+    daemon: RunningDaemon, case: str, tmp_path: Path
+) -> None:
+    words = ["serve", "--allow-unsafe-store", "--store", str(tmp_path / "store"), "--socket", str(tmp_path / "run")]
+    if case == "second store":
+        words[3] = str(daemon.store)
+        wanted = "in use by another daemon"
+    elif case == "unwritable store":
+        (tmp_path / "file").write_text("")
+        words[3] = str(tmp_path / "file" / "store")
+        wanted = "cannot be written"
+    elif case == "long socket":
+        words[5] = str(tmp_path / ("x" * 120))
+        wanted = "the limit is 107"
+    else:
+        words[5] = str(daemon.sockets)
+        wanted = "another daemon listens"
+    done = command_line(daemon, *words)
+    assert done.returncode == 2
+    assert wanted in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+VALUES = [
+    ("0x40", 64),
+    ("64", 64),
+    ("low", "low"),
+    ("1.2V", {"scaled": "1.2", "unit": "V"}),
+    ("-40 degC", {"scaled": "-40", "unit": "degC"}),
+    ("230.1", {"scaled": "230.1"}),
+    ("1e3Hz", {"scaled": "1e3", "unit": "Hz"}),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), VALUES)
+def test_value_when_typed_then_understood(text: str, wanted: object) -> None:
+    assert value_of(text) == wanted
