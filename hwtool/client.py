@@ -202,12 +202,12 @@ class Client:
         path = socket_path(socket_directory(None if directory is None else str(directory)), role)
         self._session = Session()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(str(path))
+            self._socket.connect(str(path))  # blocking: with a time-out a full backlog would be an error (EAGAIN)
         except OSError as error:
             self._socket.close()
             raise NoDaemon(f"no daemon on {path}: {error.strerror or error}; start one with hwtool serve") from error
+        self._socket.settimeout(timeout_s)
 
     def close(self) -> None:
         """Hang up."""

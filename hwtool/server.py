@@ -33,6 +33,7 @@ from hwtool_store import operations
 
 MAX_PATH_BYTES: Final = 107  # of 108 in sockaddr_un, one is the terminating zero
 SO_PEERGROUPS: Final = 59  # Linux, include/uapi/asm-generic/socket.h
+BACKLOG: Final = 512
 MAX_UNDER_WAY: Final = 256
 MAX_UNSENT_BYTES: Final = 8 << 20
 FATAL_EXIT: Final = 70  # EX_SOFTWARE: the store has failed
@@ -256,7 +257,7 @@ class Server:
         for role in ("agent", "operator"):
             bound = _bind(socket_path(self.directory, role), OPERATOR_GROUP if role == "operator" else AGENT_GROUP)
             make: Callable[[], Connection] = _maker(self, role)
-            self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=bound))
+            self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=bound, backlog=BACKLOG))
 
     def undelivered(self, caller: Caller, method: str, result: Result) -> None:
         """A reply that found nobody waits under its key; say so in the journal."""
@@ -300,7 +301,7 @@ def _bind(path: Path, group: str) -> socket.socket:
     with contextlib.suppress(KeyError, PermissionError):
         os.chown(path, -1, grp.getgrnam(group).gr_gid)
     path.chmod(0o660)
-    bound.listen(128)
+    bound.listen(BACKLOG)
     bound.setblocking(False)
     return bound
 

@@ -26,8 +26,8 @@ def daemon() -> Iterator[RunningDaemon]:
 
 def connect(daemon: RunningDaemon, role: str = "agent") -> socket.socket:
     it = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    it.settimeout(LIMIT_S)
     it.connect(str(daemon.sockets / f"{role}.sock"))
+    it.settimeout(LIMIT_S)
     return it
 
 
