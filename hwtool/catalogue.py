@@ -78,11 +78,23 @@ def devices(daemon: Daemon) -> Result:
     return daemon.dressed(result)
 
 
+def cursor_of(cursor: str) -> int:
+    """The place a cursor stands for.
+
+    Raises:
+        DomainError: it is none that was handed out.
+    """
+    if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > 18:
+        message = f"$.cursor: {cursor[:40]!r} is no cursor of an earlier answer"
+        raise DomainError(Code.INVALID_ARGS, message, path="$.cursor", expected="a cursor", got=cursor[:80])
+    return int(cursor)
+
+
 def find(daemon: Daemon, params: FindParams) -> Result:
     """Registers and groups whose name, field, unit or chip matches every word of the query."""
     chosen = [find_device(daemon.devices, params.device)] if params.device is not None else daemon.devices.values()
     words = params.query.lower().split()
-    start = int(params.cursor) if params.cursor is not None and params.cursor.isdecimal() else 0
+    start = 0 if params.cursor is None else cursor_of(params.cursor)
     found = [m for d in chosen for m in _matches(d, words)]
     page = found[start : start + params.limit]
     rest = start + params.limit < len(found)

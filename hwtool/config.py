@@ -222,7 +222,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     contract = None if contract_name is None else _contract(contract_name, table, beside)
     if bus is None or contract is None or contract_name is None or address is None:
         return None
-    _check_address(contract, address, table)
+    _check_address(contract, address, bus.kind, table)
     if bus.kind == "modbus-rtu" and contract.access.modbus is None:
         table.fault("bus", f"contract {contract.part} has no [access.modbus]", bus.name, "a bus the chip can sit on")
     if identity is not None and contract.identity is None:
@@ -244,8 +244,8 @@ def _contract(name: str, table: Table, beside: Path) -> Contract | None:
         return None
 
 
-def _check_address(contract: Contract, address: int, table: Table) -> None:
-    if contract.access.modbus is not None and contract.access.i2c is None:
+def _check_address(contract: Contract, address: int, kind: str, table: Table) -> None:
+    if kind == "modbus-rtu" or contract.access.i2c is None:
         if not 1 <= address <= 247:
             table.fault("address", "not a Modbus unit address", address, "1 to 247 (0 would be a broadcast)")
         return
@@ -260,10 +260,11 @@ def _check_address(contract: Contract, address: int, table: Table) -> None:
 def _check_loci(board: Board, top: Table) -> None:
     paths: dict[str, str] = {}
     for bus in board.buses.values():
-        if bus.path is not None:
-            real = str(Path(bus.path).resolve())
+        node, key = (bus.path, "path") if bus.path is not None else (bus.socket, "socket")
+        if node is not None:
+            real = str(Path(node).resolve())
             if real in paths:
-                top.fault(f"buses.{bus.name}.path", f"the same node as buses.{paths[real]}", bus.path, "one bus a node")
+                top.fault(f"buses.{bus.name}.{key}", f"the same node as buses.{paths[real]}", node, "one bus a node")
             paths[real] = bus.name
     loci: dict[str, str] = {}
     for device in board.devices.values():

@@ -20,9 +20,9 @@ from typing import Any, Final
 import click
 
 from hwtool.bench import BENCH
-from hwtool.cli.look import timeline
 from hwtool.client import Client, ConnectionLost, NoDaemon
 from hwtool.session import ProtocolError
+from hwtool.timeline import timeline
 from hwtool_contracts.errors import explain
 from hwtool_sim.process import SimConnection
 

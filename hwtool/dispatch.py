@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hwtool.clock import Clock
 from hwtool.devices import Device
-from hwtool.outcome import Seen, Verdict, conclude, write_seen
+from hwtool.outcome import Seen, Verdict, conclude, is_plain, write_seen
 from hwtool.prepare import Prepared, selector_names
 from hwtool.results import failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
@@ -227,7 +227,8 @@ async def _watched(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
             )
             return Finished(None, failed(unknown, "unknown", evidence=evidence), [])
-    verdict = conclude(seen, prepared.verifiable, device.worker.spec.sole_master)
+    alone = device.worker.spec.sole_master and is_plain(prepared.targets)
+    verdict = conclude(seen, prepared.verifiable, alone)
     by_read_back = any(t.observe for t in prepared.targets)
     how = ("read_back" if by_read_back else "signal") if verdict.effects != "unknown" else "acknowledged"
     evidence |= {

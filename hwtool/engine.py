@@ -256,9 +256,7 @@ class Engine:
                 continue
 
     async def _journal(self, caller: Caller, params: JournalParams) -> Result:
-        after = params.since or 0
-        if params.cursor is not None and params.cursor.isdecimal():
-            after = int(params.cursor)
+        after = catalogue.cursor_of(params.cursor) if params.cursor is not None else params.since or 0
         device = params.device
         if device is not None:
             device = find_device(self.daemon.devices, device).name
@@ -325,6 +323,7 @@ class Engine:
                 None,
                 device=row.request["device"],
                 key=row.key,
+                of=row.principal,
                 verdict=ended.verdict,
                 effects=ended.result.effects,
                 by="rule" if caller is None else "person",
@@ -365,7 +364,8 @@ class Engine:
         daemon = self.daemon
 
         def note(row: OpRow) -> dict[str, Any]:
-            return daemon.body("unknown", None, None, device=row.request["device"], key=row.key, cause="crash")
+            told = {"device": row.request["device"], "key": row.key, "of": row.principal, "cause": "crash"}
+            return daemon.body("unknown", None, None, **told)
 
         unknown = await daemon.ask(orphans(note))
         for hold in await daemon.ask(operations.holds):

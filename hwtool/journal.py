@@ -19,11 +19,26 @@ PRIVATE: Final = ("arguments", "values", "reason", "summary", "why", "before", "
 
 
 def clean_text(text: str) -> str:
-    """Text of callers and devices as it may stand in records: at most 500 characters, control characters escaped."""
-    shown = "".join(
-        c if not unicodedata.category(c).startswith("C") else f"\\u{ord(c):04x}" for c in text[: MAX_TEXT + 1]
-    )
-    return shown if len(text) <= MAX_TEXT else shown[: MAX_TEXT - 1] + "…"
+    """Text of callers and devices as it may stand in records: at most 500 characters, nothing invisible in it.
+
+    Control, bidirectional, separator and unassigned characters are escaped, the backslash too, so that an escape
+    cannot be forged; an escape is never cut in two.
+    """
+    pieces = [_escaped(character) for character in text[: MAX_TEXT + 1]]
+    if sum(map(len, pieces)) <= MAX_TEXT:
+        return "".join(pieces)
+    while pieces and sum(map(len, pieces)) > MAX_TEXT - 1:
+        pieces.pop()
+    return "".join(pieces) + "…"
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if unicodedata.category(character)[0] != "C" and unicodedata.category(character) not in ("Zl", "Zp"):
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def entry(row: AuditRow, principal: str, *, operator: bool) -> dict[str, Any]:
@@ -31,7 +46,8 @@ def entry(row: AuditRow, principal: str, *, operator: bool) -> dict[str, Any]:
     body = dict(row.body)
     at_ns = body.pop("at_ns", 0)
     shown = {"seq": row.seq, "op": row.op_id, "at": rfc3339(at_ns), **body}
-    if not operator and body.get("principal") not in (None, principal):
+    owners = {body.get("principal"), body.get("of")} - {None}
+    if not operator and owners and principal not in owners:
         for name in PRIVATE:
             shown.pop(name, None)
     return shown

@@ -76,8 +76,8 @@ class ReadRule(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: pop, peek, acknowledge, undeclared or consuming (only a person can tell).
-        level: observable that counts the FIFO's elements, if its producer cannot be hidden by it.
-        peek: observable that shows the value without taking it.
+        level: observable that counts the FIFO's elements, if its producer cannot be hidden by it; in `level_mask`.
+        peek: observable that shows the value without taking it; in `peek_mask`.
         acknowledges: observables that the read clears, with the bits it clears.
         count: elements asked for.
     """
@@ -85,7 +85,9 @@ class ReadRule(msgspec.Struct, frozen=True):
     register: str
     kind: Literal["pop", "peek", "acknowledge", "undeclared", "consuming"]
     level: str | None = None
+    level_mask: int = 0
     peek: str | None = None
+    peek_mask: int = 0
     acknowledges: tuple[tuple[str, int], ...] = ()
     count: int = 1
 
@@ -104,8 +106,8 @@ class NeedsPerson(NamedTuple):
     why: str
 
 
-def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int]) -> Seen:
-    """What the observables say of one target."""
+def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int], later: bool = False) -> Seen:
+    """What the observables say of one target; `later`: not right after the dispatch, but at a settlement."""
     parts: list[Seen] = []
     if target.observe is not None and target.observe in now:
         n, p = now[target.observe], before.get(target.observe)
@@ -115,23 +117,31 @@ def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int
             parts.append(_flags(n & target.weak, None if p is None else p & target.weak))
     for signal in target.signals:
         if signal.name in now and signal.name in before:
-            parts.append(_signal(signal, before[signal.name] & signal.mask, now[signal.name] & signal.mask))
+            parts.append(_signal(signal, before[signal.name] & signal.mask, now[signal.name] & signal.mask, later))
+        else:
+            parts.append("open")
     return combine(parts)
 
 
 def _compare(n: int, p: int | None, v: int) -> Seen:
+    if p is None:
+        return "open"  # without a picture from before, nothing can be called a change
     if n == v:
         return "satisfied" if p == v else "applied"
     return "unchanged" if n == p else "other"
 
 
 def _flags(n: int, p: int | None) -> Seen:
+    if p is None:
+        return "open"
     if p == 0:
         return "satisfied" if n == 0 else "open"
     return "applied" if n == 0 else "open"
 
 
-def _signal(signal: SignalRule, p: int, n: int) -> Seen:
+def _signal(signal: SignalRule, p: int, n: int, later: bool) -> Seen:
+    if later and signal.volatile:
+        return "open"  # hardware has had the time to move it by itself
     lsb = (signal.mask & -signal.mask).bit_length() - 1
     p, n = p >> lsb, n >> lsb
     top = signal.mask >> lsb
@@ -164,13 +174,23 @@ def combine(parts: Sequence[Seen]) -> Seen:
     return "other"
 
 
-def write_seen(targets: Sequence[Target], before: Mapping[str, int], now: Mapping[str, int]) -> Seen:
+def write_seen(
+    targets: Sequence[Target], before: Mapping[str, int], now: Mapping[str, int], later: bool = False
+) -> Seen:
     """What the observables say of a whole write."""
-    return combine([target_seen(t, before, now) for t in targets])
+    return combine([target_seen(t, before, now, later) for t in targets])
+
+
+def is_plain(targets: Sequence[Target]) -> bool:
+    """Whether an unchanged state shows that nothing happened: stores alone, nothing that acts once."""
+    return all(t.reconcile == Reconcile.COMPARE and not t.signals for t in targets)
 
 
 def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
-    """The verdict of an acknowledged write at the first conclusive observation, or at the end of its window."""
+    """The verdict of an acknowledged write at the first conclusive observation, or at the end of its window.
+
+    `sole_master`: nobody else writes, and the write is plain: an unchanged state means that nothing happened.
+    """
     match seen:
         case "applied":
             return Verdict("applied", "applied", "the change was seen")
@@ -197,13 +217,15 @@ def settle_write(
     kinds = {Reconcile(t.reconcile) for t in targets}
     if Reconcile.PERSON in kinds:
         return NeedsPerson("nobody has declared what the write does")
-    if restart == "reset" and not all(t.persistent for t in targets):
+    if restart == "reset" and (any(t.signals for t in targets) or not all(t.persistent for t in targets)):
+        if any(t.persistent for t in targets):
+            return NeedsPerson("the device restarted since, and only a part of what was written outlasts that")
         if kinds <= {Reconcile.COMPARE, Reconcile.COMPARE_STORED} and all(t.observe is not None for t in targets):
             return Verdict("superseded", "unknown", "the device restarted since: the register was set back")
         return NeedsPerson("the device restarted since, and what the write set off may have happened before")
     if now is None:
         return NeedsPerson("the registers that would show it could not be read")
-    seen = write_seen(targets, before, now)
+    seen = write_seen(targets, before, now, later=True)
     if seen == "satisfied":
         return Verdict("satisfied", "unknown", "the state asked for was there before and is there now")
     if not sole_master:
@@ -223,17 +245,17 @@ def settle_write(
 
 def _neighbour_changed(target: Target, before: Mapping[str, int], now: Mapping[str, int]) -> bool:
     foreign = target.strong & ~target.named
-    if target.observe is None or not foreign:
+    if target.observe is None or target.observe not in now or not foreign:
         return False
     return (before.get(target.observe, 0) ^ now[target.observe]) & foreign != 0
 
 
 def _survives_silence(target: Target, seen: Seen, before: Mapping[str, int]) -> bool:
     """Whether the evidence would look different after a reset that nobody noticed."""
-    if target.persistent:
-        return True
     if target.observe is None or target.signals:
         return False
+    if target.persistent:
+        return True
     before_bits = before.get(target.observe, 0)
     # the bits as they are now, against what a reset would have made of them
     held = (target.wanted & target.strong) if seen == "applied" else before_bits & (target.strong | target.weak)
@@ -242,7 +264,11 @@ def _survives_silence(target: Target, seen: Seen, before: Mapping[str, int]) -> 
 
 
 def settle_read(
-    rules: Sequence[ReadRule], before: Mapping[str, int], now: Mapping[str, int] | None, restart: Restart
+    rules: Sequence[ReadRule],
+    before: Mapping[str, int],
+    now: Mapping[str, int] | None,
+    restart: Restart,
+    sole_master: bool,
 ) -> Verdict | NeedsPerson:
     """Settle a read with effects whose outcome is unknown."""
     if any(r.kind == "undeclared" for r in rules):
@@ -252,6 +278,8 @@ def settle_read(
     rule = rules[0]
     if restart == "reset":
         return NeedsPerson("the device restarted since")
+    if not sole_master:
+        return NeedsPerson("the bus has other masters: what is missing may have been taken by another")
     if now is None:
         return NeedsPerson("the registers that would show it could not be read")
     match rule.kind:
@@ -268,22 +296,24 @@ def settle_read(
 def _settle_pop(
     rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
 ) -> Verdict | NeedsPerson:
-    if rule.level is None:
+    if rule.level is None or not rule.level_mask or rule.level not in before or rule.level not in now:
         return NeedsPerson("no level shows whether elements were taken, or its producer may hide it")
-    taken = before[rule.level] - now[rule.level]
+    lsb = (rule.level_mask & -rule.level_mask).bit_length() - 1
+    held, left = ((values[rule.level] & rule.level_mask) >> lsb for values in (before, now))
+    taken = held - left
     if taken == 0:
         return Verdict("not_applied", "none", "the level is what it was: nothing was taken")
-    if 0 < taken <= rule.count and (restart == "same" or now[rule.level] > 0):
+    if 0 < taken <= rule.count and (restart == "same" or left > 0):
         return Verdict("lost", "applied", f"the level fell by {taken}: their values are gone")
-    return NeedsPerson(f"the level went from {before[rule.level]} to {now[rule.level]}")
+    return NeedsPerson(f"the level went from {held} to {left}")
 
 
 def _settle_peek(
     rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
 ) -> Verdict | NeedsPerson:
-    if rule.peek is None:
+    if rule.peek is None or rule.peek not in before or rule.peek not in now:
         return NeedsPerson("no register shows the value")
-    p, n = before[rule.peek], now[rule.peek]
+    p, n = before[rule.peek] & rule.peek_mask, now[rule.peek] & rule.peek_mask
     if p and n == p:
         return Verdict("not_applied", "none", "what would have been taken is still there")
     if p and n & p == 0 and restart == "same":
@@ -292,7 +322,8 @@ def _settle_peek(
 
 
 def _settle_acknowledge(rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int]) -> Verdict | NeedsPerson:
-    marks = [(before[name] & mask, now[name] & mask) for name, mask in rule.acknowledges]
+    seen = [(name, mask) for name, mask in rule.acknowledges if name in before and name in now]
+    marks = [(before[name] & mask, now[name] & mask) for name, mask in seen]
     if any(p and n & p == p for p, n in marks):
         return Verdict("not_applied", "none", "what the read would have acknowledged is still set")
     return NeedsPerson("what the read acknowledges is not set now: it was acknowledged by somebody, or never was set")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hwtool.devices import Device
+from hwtool.journal import REDACTED
 from hwtool.outcome import ReadRule, SignalRule, Target, as_row
 from hwtool.resolve import Change, Resolved, refusal
 from hwtool_contracts.cross_check import find_place, find_register
@@ -22,7 +23,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.expect import expectation
 from hwtool_contracts.judge import Refused, judge_whole_value
 from hwtool_contracts.model import Field, Persistence, Register, Signal
-from hwtool_registers.bits import Layout, hexed
+from hwtool_registers.bits import Layout, extract, hexed
 from hwtool_registers.bus import as_object
 from hwtool_registers.plan import (
     Plan,
@@ -206,12 +207,12 @@ async def _check_expectations(resolved: Resolved) -> None:
         register = resolved.device.contract.registers[name]
         seen = await resolved.device.read(register)
         if seen != wanted:
+            shown = [REDACTED if register.sensitive else hexed(v, register.width_bits) for v in (seen, wanted)]
             raise DomainError(
                 Code.PRECONDITION_FAILED,
-                f"{resolved.device.name}.{name} is {hexed(seen, register.width_bits)}, not "
-                f"{hexed(wanted, register.width_bits)}",
-                expected={name: hexed(wanted, register.width_bits)},
-                observed={name: hexed(seen, register.width_bits)},
+                f"{resolved.device.name}.{name} is {shown[0]}, not {shown[1]}",
+                expected={name: shown[1]},
+                observed={name: shown[0]},
             )
 
 
@@ -297,7 +298,7 @@ def _target(change: Change, value: int, before: Mapping[str, int], device: Devic
     if observed is None:
         strong = weak = toggles = wanted = 0
     elif observed.name != register.name:
-        strong = verify_mask if verify_mask is not None else register.mask & observed.mask
+        strong = (verify_mask if verify_mask is not None else register.mask & observed.mask) & ~_volatile(observed)
         wanted, weak, toggles = value & strong, 0, 0
     else:
         expected = expectation(register, value, before.get(register.name))
@@ -322,6 +323,15 @@ def _target(change: Change, value: int, before: Mapping[str, int], device: Devic
         persistent=register.persistence is Persistence.NONVOLATILE,
         signals=tuple(_signal_rule(s, register, device) for s in change.judged.signals),
     )
+
+
+def _volatile(register: Register) -> int:
+    """Bits that hardware changes by itself: no evidence."""
+    bits, covered = 0, 0
+    for part in register.fields.values():
+        covered |= part.mask
+        bits |= part.mask if part.volatile else 0
+    return bits | (register.mask & ~covered if register.volatile else 0)
 
 
 def _stored_elsewhere(change: Change) -> bool:
@@ -353,17 +363,19 @@ def _refuse_empty(resolved: Resolved, before: Mapping[str, int]) -> None:
     """A FIFO that holds fewer elements than asked for would answer with what is no element."""
     device = resolved.device
     for register in resolved.registers:
-        if register.read.level is None:
+        name = register.read.level
+        place = None if name is None else find_place(device.contract, name, register)
+        if place is None or name is None:
             continue
-        level = find_register(device.contract, register.read.level, register)
-        if level is not None and before[level.name] < resolved.count:
+        level, part = place
+        held = before[level.name] if part is None else extract(before[level.name], part)
+        if held < resolved.count:
             raise DomainError(
                 Code.PRECONDITION_FAILED,
-                f"{device.name}.{register.name}: {resolved.count} element(s) asked for, {level.name} shows "
-                f"{before[level.name]}",
+                f"{device.name}.{register.name}: {resolved.count} element(s) asked for, {name} shows {held}",
                 hint=f"read {device.name}.{level.name} (clean) and ask for what is there; the key was not used",
-                expected={level.name: f"at least {resolved.count}"},
-                observed={level.name: before[level.name]},
+                expected={name: f"at least {resolved.count}"},
+                observed={name: held},
             )
 
 
@@ -372,13 +384,18 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
     if effects & {ReadEffect.UNKNOWN, ReadEffect.MODIFY, ReadEffect.MODIFY_EXTERNAL}:
         return ReadRule(register.name, "undeclared", count=count)
     if ReadEffect.POP in effects:
-        level = None if register.read.level is None else find_register(contract, register.read.level, register)
+        level = None if register.read.level is None else find_place(contract, register.read.level, register)
         # a level that hardware raises by itself hides what was taken
-        usable = level is not None and not level.volatile
-        return ReadRule(register.name, "pop", level=level.name if level is not None and usable else None, count=count)
+        if level is None or (level[0] if level[1] is None else level[1]).volatile:
+            return ReadRule(register.name, "pop", count=count)
+        mask = level[0].mask if level[1] is None else level[1].mask
+        return ReadRule(register.name, "pop", level=level[0].name, level_mask=mask, count=count)
     if register.read.peek is not None:
-        peek = find_register(contract, register.read.peek, register)
-        return ReadRule(register.name, "peek", peek=None if peek is None else peek.name, count=count)
+        peek = find_place(contract, register.read.peek, register)
+        if peek is None:
+            return ReadRule(register.name, "peek", count=count)
+        mask = peek[0].mask if peek[1] is None else peek[1].mask
+        return ReadRule(register.name, "peek", peek=peek[0].name, peek_mask=mask, count=count)
     marks: list[tuple[str, int]] = []
     if ReadEffect.ACK in effects:
         for name in register.read.affects:

@@ -70,7 +70,7 @@ def decide(row: OpRow, now: dict[str, int] | None, restart: Restart) -> Verdict 
     """Apply the rules of a row to what is observed now."""
     before: dict[str, int] = (row.pre or {}).get("values", {})
     if row.kind == "read":
-        return settle_read(read_rules_of(facts(row)["reads"]), before, now, restart)
+        return settle_read(read_rules_of(facts(row)["reads"]), before, now, restart, facts(row)["sole_master"])
     targets = targets_of(facts(row)["targets"])
     return settle_write(targets, before, now, restart, facts(row)["sole_master"])
 

@@ -15,10 +15,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hwtool.devices import Device
+from hwtool.journal import REDACTED
 from hwtool_contracts.cross_check import find_register
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
@@ -34,8 +35,8 @@ from hwtool_contracts.judge import (
     refuse_as_effectful,
 )
 from hwtool_contracts.messages import ReadEffectfulParams, UpdateParams, Value, WriteParams
-from hwtool_contracts.model import Encoding, Field, Group, Register
-from hwtool_registers.value import Slot, ValueFault, as_float, encode
+from hwtool_contracts.model import Field, Group, Register
+from hwtool_registers.value import FLOATS, Slot, ValueFault, as_float, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class Resolved:
     @property
     def sensitive(self) -> bool:
         """Whether values must not appear in records."""
-        return any(r.sensitive for r in self.registers)
+        looked_at = (self.device.contract.registers[name] for name in self.expect)
+        return any(r.sensitive for r in (*self.registers, *looked_at))
 
     @property
     def approval(self) -> tuple[str, ...]:
@@ -131,7 +133,11 @@ def find_members(device: Device, name: str) -> tuple[tuple[Register, ...], Group
 
 
 def refusal(refused: Refused, device: Device) -> DomainError:
-    """The error of a refusal."""
+    """The error of a refusal; a sensitive register's says nothing of the value."""
+    register = device.contract.registers.get(refused.register)
+    if register is not None and register.sensitive:
+        message = f"{refused.register}: refused by rule {refused.rule} (the value is sensitive)"
+        refused = replace(refused, message=message, hint="see reg.contract")
     name = f"{device.name}.{refused.register.removeprefix(device.name + '.')}"
     return DomainError(
         Code.REFUSED,
@@ -184,10 +190,9 @@ def resolve_read(devices: Mapping[str, Device], params: ReadEffectfulParams) -> 
     reads: list[tuple[Register, ReadJudgement]] = []
     for index, name in enumerate(names):
         if find_device(devices, name) is not device:
-            path = f"$.registers[{index}]"
-            raise DomainError(
-                Code.INVALID_ARGS, f"{name} is of another device", path=path, expected=device.name, got=name
-            )
+            raise _invalid(f"$.registers[{index}]", f"a register of {device.name}", name)
+        if name in names[:index]:
+            raise _invalid(f"$.registers[{index}]", "each register once (a FIFO takes `count`)", name)
         members, group = find_members(device, name)
         if group is not None:
             raise DomainError(
@@ -213,7 +218,9 @@ def resolve_read(devices: Mapping[str, Device], params: ReadEffectfulParams) -> 
             rule="banks_differ",
             register=names[0],
         )
-    return Resolved(device, "read", registers, None, (), tuple(reads), count, _expectations(device, params.expect))
+    return Resolved(
+        device, "read", registers, None, (), tuple(reads), count, _expectations(devices, device, params.expect)
+    )
 
 
 def _present(refused: Refused | None) -> Refused:
@@ -238,16 +245,18 @@ def _check_burst(device: Device, reads: list[tuple[Register, ReadJudgement]], co
         )
 
 
-def _expectations(device: Device, expect: Mapping[str, Value] | None) -> dict[str, int]:
-    """The values that must be there before; only clean registers can be looked at."""
+def _expectations(devices: Mapping[str, Device], device: Device, expect: Mapping[str, Value] | None) -> dict[str, int]:
+    """The values that must be there before; only clean registers of the same device can be looked at."""
     wanted: dict[str, int] = {}
     for name, value in (expect or {}).items():
+        if find_device(devices, name) is not device:
+            raise _invalid(f"$.expect.{name}", f"a register of {device.name}", name)
         members, group = find_members(device, name)
         judged = device.judge(members)
         refused = judged if isinstance(judged, Refused) else refuse_as_clean(judged, name.partition(".")[2])
         if refused is not None or group is not None:
             raise refusal(_present(refused), device) if refused else _invalid(f"$.expect.{name}", "a register", name)
-        wanted[members[0].name] = _raw(members[0], None, value, f"$.expect.{name}")
+        wanted[members[0].name] = _raw(device, members[0], None, value, f"$.expect.{name}", limited=False)
     return wanted
 
 
@@ -256,22 +265,23 @@ def _invalid(path: str, expected: str, got: object) -> DomainError:
     return DomainError(Code.INVALID_ARGS, message, path=path, expected=expected, got=got)
 
 
-def _raw(register: Register, field: Field | None, value: Value, path: str) -> int:
-    """The raw bits of a value for a register or a field."""
+def _raw(
+    device: Device, register: Register, field: Field | None, value: Value, path: str, *, limited: bool = True
+) -> int:
+    """The raw bits of a value for a register or a field, inside its limits where they are numbers."""
     place = field if field is not None else register
     try:
         raw = encode(Slot(place.width_bits, place.quantity, place.values or place.write.values), value)
     except ValueFault as fault:
+        if register.sensitive:
+            raise _invalid(path, "a value that the register can hold (it is sensitive)", REDACTED) from None
         raise _invalid(path, fault.expected, fault.got) from fault
-    return raw
-
-
-def _refuse_number(device: Device, register: Register, raw: int) -> None:
-    encoding = register.quantity.encoding
-    if encoding in (Encoding.FLOAT32, Encoding.FLOAT64):
-        refused = judge_number(register, as_float(encoding, raw))
+    encoding = place.quantity.encoding
+    if limited and encoding in FLOATS:
+        refused = judge_number(register, as_float(encoding, raw), field)
         if refused is not None:
             raise refusal(refused, device)
+    return raw
 
 
 def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolved:
@@ -288,12 +298,12 @@ def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolve
     if group is not None:
         raise _invalid("$.registers", f"a value for each of {', '.join(group.members)}", f"one value for group {name}")
     register = members[0]
-    raw = _raw(register, None, params.value if params.value is not None else 0, "$.value")
+    raw = _raw(device, register, None, params.value if params.value is not None else 0, "$.value")
     if params.mask is not None:
         change = _masked(device, register, raw, _mask(register, params.mask))
     else:
         change = _whole(device, register, raw)
-    expect = _expectations(device, params.expect)
+    expect = _expectations(devices, device, params.expect)
     return Resolved(device, "write", (register,), None, (change,), (), 1, expect)
 
 
@@ -307,17 +317,30 @@ def _mask(register: Register, given: int | str) -> int:
     return mask
 
 
+def _refuse_field_numbers(device: Device, register: Register, raw: int, mask: int) -> None:
+    """A write of many bits at once must not get past the limits of a floating-point field."""
+    for field in register.fields.values():
+        if field.mask & mask and field.quantity.encoding in FLOATS:
+            part = (raw & field.mask) >> field.lsb
+            refused = judge_number(register, as_float(field.quantity.encoding, part), field)
+            if refused is not None:
+                raise refusal(refused, device)
+
+
 def _whole(device: Device, register: Register, raw: int) -> Change:
+    _refuse_field_numbers(device, register, raw, register.mask)
     judged = judge_write(device.contract, register, raw)
     if isinstance(judged, Refused):
         raise refusal(judged, device)
-    _refuse_number(device, register, raw)
     return Change(register, raw, None, {}, judged, None)
 
 
 def _masked(device: Device, register: Register, raw: int, mask: int) -> Change:
+    if register.quantity.encoding in FLOATS:
+        raise _invalid("$.mask", "no mask with a floating-point value", hex(mask))
     if raw & ~mask:
-        raise _invalid("$.value", f"no bits outside the mask {mask:#x}", hex(raw))
+        raise _invalid("$.value", f"no bits outside the mask {mask:#x}", REDACTED if register.sensitive else hex(raw))
+    _refuse_field_numbers(device, register, raw, mask)
     named = {}
     covered = 0
     for field in register.fields.values():
@@ -364,8 +387,10 @@ def _resolve_group_write(devices: Mapping[str, Device], params: WriteParams, val
     for name in names:
         if find_device(devices, name) is not device:
             raise _invalid(f"$.registers.{name}", f"a register of {device.name}", name)
-        members, _ = find_members(device, name)
-        inside[members[0].name] = _raw(members[0], None, values[name], f"$.registers.{name}")
+        members, inner = find_members(device, name)
+        if inner is not None:
+            raise _invalid(f"$.registers.{name}", "a register, not a group", name)
+        inside[members[0].name] = _raw(device, members[0], None, values[name], f"$.registers.{name}")
     group = next((g for g in device.contract.groups.values() if set(g.members) == set(inside)), None)
     if group is None:
         known = "; ".join(f"{g.name}: {', '.join(g.members)}" for g in device.contract.groups.values())
@@ -378,7 +403,7 @@ def _resolve_group_write(devices: Mapping[str, Device], params: WriteParams, val
         )
     registers = tuple(device.contract.registers[n] for n in group.members)
     changes = tuple(_whole(device, r, inside[r.name]) for r in registers)
-    return Resolved(device, "write", registers, group, changes, (), 1, _expectations(device, params.expect))
+    return Resolved(device, "write", registers, group, changes, (), 1, _expectations(devices, device, params.expect))
 
 
 def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resolved:
@@ -399,12 +424,12 @@ def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resol
             near = difflib.get_close_matches(name.upper(), register.fields, 3, cutoff=0.4) or list(register.fields)
             message = f"{device.name}.{register.name} has no field {name!r}"
             raise DomainError(Code.NOT_FOUND, message, searched=name, suggestions=near)
-        named[name] = _raw(register, field, value, f"$.fields.{name}")
+        named[name] = _raw(device, register, field, value, f"$.fields.{name}")
     mask = 0
     for name in named:
         mask |= register.fields[name].mask
     change = _partial(device, register, named, 0, 0, mask)
-    expect = _expectations(device, params.expect)
+    expect = _expectations(devices, device, params.expect)
     return Resolved(device, "update", (register,), None, (change,), (), 1, expect)
 
 
@@ -428,7 +453,8 @@ def digest_input(resolved: Resolved) -> dict[str, Any]:
                 "value": hex(change.value),
                 "mask": None if change.mask is None else hex(change.mask),
                 "effect": change.judged.effect.value,
-                "verify": [change.judged.verify.by, change.judged.verify.register],
+                "verify": [change.judged.verify.by, change.judged.verify.register, _hex(change.judged.verify.mask)],
+                "signals": [[s.register, _hex(s.delta), _hex(s.equals)] for s in change.judged.signals],
             }
         else:
             target["effects"] = sorted(e.value for e in resolved.reads[index][1].effects)
@@ -437,9 +463,14 @@ def digest_input(resolved: Resolved) -> dict[str, Any]:
         "kind": resolved.kind,
         "locus": device.locus,
         "targets": targets,
+        "transfer": None if resolved.group is None else resolved.group.transfer,
         "count": hex(resolved.count),
         "expect": {name: hex(value) for name, value in resolved.expect.items()},
     }
+
+
+def _hex(number: int | None) -> str | None:
+    return None if number is None else hex(number)
 
 
 def digest_of(content: Mapping[str, Any], secret: bytes | None) -> bytes:
@@ -465,7 +496,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = 
 
 
 CONTRACT_MEMBERS = frozenset(
-    {"space", "offset", "width", "byte_order", "word_order", "bank", "effect", "effects", "verify"}
+    {"space", "offset", "width", "byte_order", "word_order", "bank"}
+    | {"effect", "effects", "verify", "signals", "transfer"}
 )
 
 

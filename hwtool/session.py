@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 MAX_LINE_BYTES: Final = 1 << 20
+MAX_REPLY_BYTES: Final = 64 << 20
 SYSTEM_DIRECTORY: Final = Path("/run/hwtool")
 Role = Literal["agent", "operator"]
 
@@ -30,6 +31,7 @@ class Session:
     def __init__(self) -> None:
         self._next_id = 1
         self._buffer = b""
+        self._skipping = False
         self.replies: dict[int, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []
 
@@ -54,25 +56,42 @@ class Session:
             ProtocolError: a line is not of the protocol.
         """
         *lines, self._buffer = (self._buffer + data).split(b"\n")
+        too_long = ProtocolError(f"a reply of more than {MAX_REPLY_BYTES} bytes")
+        wrong: ProtocolError | None = None
         for line in lines:
-            self._line(line)
+            skipped, self._skipping = self._skipping, False
+            try:
+                if len(line) > MAX_REPLY_BYTES:
+                    raise too_long
+                if not skipped:
+                    self._line(line)
+            except ProtocolError as error:
+                wrong = wrong or error  # the other lines of this piece still count
+        if len(self._buffer) > MAX_REPLY_BYTES:
+            self._buffer = b""
+            wrong = wrong or (None if self._skipping else too_long)
+            self._skipping = True  # up to its end
+        if wrong is not None:
+            raise wrong
 
     def _line(self, line: bytes) -> None:
         try:
             envelope = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ProtocolError(f"not JSON: {line[:80]!r}") from error
         if not isinstance(envelope, dict):
             raise ProtocolError(f"not an object: {line[:80]!r}")
         if envelope.get("method") == "event":
-            self.events.append(envelope.get("params") or {})
+            told = envelope.get("params")
+            if not isinstance(told, dict):
+                raise ProtocolError(f"an event without members: {line[:80]!r}")
+            self.events.append(told)
             return
         number = envelope.get("id")
-        if isinstance(number, int):
+        if isinstance(number, int) and not isinstance(number, bool):
             self.replies[number] = envelope
         elif "error" in envelope:
-            refused = envelope["error"]
-            raise ProtocolError(str(refused.get("message")), refused.get("code"))
+            raise _refused(envelope["error"])
 
     def result(self, number: int) -> dict[str, Any] | None:
         """The result of a request, None if it has not come.
@@ -84,10 +103,19 @@ class Session:
         if envelope is None:
             return None
         if "error" in envelope:
-            refused = envelope["error"]
-            raise ProtocolError(str(refused.get("message")), refused.get("code"))
-        result: dict[str, Any] = envelope["result"]
+            raise _refused(envelope["error"])
+        result = envelope.get("result")
+        if not isinstance(result, dict):
+            raise ProtocolError("a reply without result")
         return result
+
+
+def _refused(error: object) -> ProtocolError:
+    """What a JSON-RPC error says."""
+    if not isinstance(error, dict):
+        return ProtocolError(f"an error without members: {str(error)[:80]}")
+    code = error.get("code")
+    return ProtocolError(str(error.get("message")), code if isinstance(code, int) else None)
 
 
 def socket_directory(option: str | None) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hwtool.cli.link import finish, json_option, link, socket_option, table, usage
+from hwtool.timeline import timeline
 
 
 @click.command()
@@ -117,16 +118,6 @@ def journal(device: str | None, since: int | None, limit: int, socket_: str | No
     params = {"device": device, "since": since, "limit": limit}
     with link(socket_) as client:
         finish(client.ask("journal.read", {k: v for k, v in params.items() if v is not None}), as_json, show_entries)
-
-
-def timeline(entry: dict[str, Any]) -> str:
-    """One entry of the journal as a line."""
-    about = entry.get("register") or entry.get("device") or ""
-    op = f" op {entry['op']}" if entry.get("op") else ""
-    verdict = f" {entry['verdict']}" if entry.get("verdict") else ""
-    by = f" by {entry['by']}" if entry.get("by") else ""
-    told = entry.get("summary") or entry.get("reason") or entry.get("why") or ""
-    return f"{entry['seq']:>5} {entry['at'][11:23]} {entry['what']}{op}{verdict}{by} {about}: {told}".rstrip(": ")
 
 
 @click.command()
