@@ -15,6 +15,7 @@ import msgspec
 from hwtool.clock import rfc3339
 from hwtool.journal import REDACTED, clean_text
 from hwtool.keyed import KeyedParams, plan_digest, resolve, untouched
+from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller, may_approve
 from hwtool.prepare import Prepared, plan_object, prepare
 from hwtool.results import failed, to_row
@@ -39,6 +40,7 @@ class Approvals:
 
     async def listed(self) -> Result:
         """Everything that waits."""
+        await expire_unanswered(self._daemon)
         rows = await self._daemon.ask(lambda conn: operations.in_state(conn, "PENDING"))
         result = Result(status="done", ok=True, effects="none", summary=f"{len(rows)} request(s) wait")
         result.approvals = [self._line(row) for row in rows]
@@ -57,6 +59,7 @@ class Approvals:
         }
 
     async def _pending(self, op_id: int) -> OpRow:
+        await expire_unanswered(self._daemon)
         row = await self._daemon.ask(lambda conn: operations.get(conn, op_id))
         if row is None or row.state != "PENDING":
             state = "none of this number" if row is None else f"operation {op_id} is {row.state}"
@@ -136,6 +139,9 @@ class Approvals:
         )
         if why_not is not None:
             raise DomainError(Code.DENIED, why_not, reason=why_not, required="another operator")
+        if await daemon.ask(lambda conn: operations.grant_of(conn, op_id)) is not None:
+            hint = "it runs when it is repeated; another picture needs a request under a new key"
+            raise self._refused(row, "already_approved", "it has been approved", hint)
         expires = daemon.clock.boottime_ns() + GRANT_NS
         given = Grant(caller.principal, "granted", daemon.boot_id, expires, False)
         body = daemon.body("approved", caller, None, device=row.request["device"], plan=shown[1])

@@ -213,7 +213,7 @@ def crash(story: Story) -> None:
     story.tell("kill -9 while a write is under way: the intent is on disk, the outcome is not")
     story.fault(kind="hang", address=0x20, access="write", offset=0x14, hang_s=1.0)
     number = story.post("reg.write", register="gpio.OLATA", value="0x99", key="demo-crash-1")
-    _until(lambda: story.order("op.get", key="demo-crash-1")["status"] == "in_progress", "the intent")
+    _until(lambda: (story.order("op.get", key="demo-crash-1").get("op") or {}).get("state") == "INTENT", "the intent")
     story.kill()
     click.echo(f"   the daemon is dead; request {number} got no answer")
     story.prove(story.count(GPIO, "OLATA.write") == 2, "the chip did act: 2 writes executed")

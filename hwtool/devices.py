@@ -17,9 +17,9 @@ from hwtool_contracts.cross_check import find_place
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
-from hwtool_registers.bits import extract, hexed
+from hwtool_registers.bits import extract, from_bytes, hexed, to_bytes
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rejected
-from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors
+from hwtool_registers.plan import Plan, Role, Step, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 
 @dataclass(slots=True)
@@ -39,7 +39,9 @@ class Device:
         unknown_op: the operation whose outcome is unknown, if one is; the device is held by it.
         hold: a person's hold.
         waiting: keyed requests in the queue, the one at work included.
-        known: values of bank selectors that were read or written and confirmed in this generation.
+        known: what bank selectors held when they were last read.
+        owed: selectors that could not be set back: what they held before, and what they were set to. They are set
+            back before the next banked access if they still hold what they were set to.
     """
 
     spec: DeviceSpec
@@ -51,6 +53,7 @@ class Device:
     hold: PersonHold | None = None
     waiting: int = 0
     known: dict[str, int] = field(default_factory=dict)
+    owed: dict[str, tuple[int, int]] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     identified: bool = False
     checked: bool = False
@@ -116,22 +119,65 @@ class Device:
             self._judged[key] = judge_read(self.contract, members, as_group)
         return self._judged[key]
 
-    def forget_bank(self) -> None:
-        """Selectors are in doubt from here on."""
-        self.known.clear()
+    def owe(self, plan: Plan) -> None:
+        """The selectors of a plan are in doubt: what they held is to be set back."""
+        selected = {s.register: self._written(s) for s in plan.steps if s.role is Role.SELECT}
+        for step in plan.steps:
+            if step.role is Role.RESTORE:
+                self.owed[step.register] = self._written(step), selected[step.register]
+
+    async def give_back(self, plan: Plan, answer: Answer) -> list[str]:
+        """Set a plan's selectors back after its access failed; warnings where that is not possible now.
+
+        The caller holds the bus lock. After an ambiguous answer the bus is shut: it is done before the next access.
+        """
+        restoring = [s for s in plan.steps if s.role is Role.RESTORE]
+        if not restoring:
+            return []
+        if isinstance(answer, Rejected):
+            for step in restoring:
+                try:
+                    answer = await self.worker.send_once(step.transfer)
+                except DomainError as error:
+                    answer = Rejected(error.message, "not-sent")
+                if not isinstance(answer, Confirmed):
+                    break
+            else:
+                return []
+        self.owe(plan)
+        fault = "" if isinstance(answer, Confirmed) else f": {answer.fault}"
+        return [f"bank_in_doubt: {restoring[0].register} is set back before the next access{fault}"]
+
+    def _written(self, step: Step) -> int:
+        data: bytes = getattr(step.transfer, "data", b"")
+        return from_bytes(self.contract.registers[step.register], data)
 
     def new_generation(self, generation: int) -> None:
         """The device restarted: nothing that was known of it holds."""
         self.generation = generation
         self.identified = self.checked = False
-        self.forget_bank()
+        self.known.clear()
+        self.owed.clear()  # the restart has set the selectors back
 
     async def learn_selectors(self, register: Register) -> None:
-        """Read the selectors of the register's bank where they are not known; the caller holds the bus lock."""
+        """Read the selectors of the register's bank; the caller holds the bus lock.
+
+        They are read before every banked access: a device that restarted unnoticed would otherwise be "set back" to
+        what it held before. What an earlier access still owes is set back first.
+        """
         for selector in selectors(self.contract, register):
-            if selector.name not in self.known:
-                values = await self._run(plan_read(self.contract, self.spec.address, [selector], {}), selector)
-                self.known[selector.name] = values[selector.name][0]
+            values = await self._run(plan_read(self.contract, self.spec.address, [selector], {}), selector)
+            held = values[selector.name][0]
+            prior, selected = self.owed.get(selector.name, (held, held))
+            if held == selected != prior:
+                address = self.spec.address
+                (transfer,) = write_transfers(self.contract, address, selector, to_bytes(selector, prior))
+                answer = await self.worker.send_once(transfer)
+                if not isinstance(answer, Confirmed):
+                    raise self.read_failed(answer, selector, "preparation")
+                held = prior
+            self.owed.pop(selector.name, None)
+            self.known[selector.name] = held
 
     async def read(self, register: Register) -> int:
         """One clean read of one register, its bank established and restored.
@@ -222,17 +268,11 @@ class Device:
             else:
                 answer = await self.worker.send_once(step.transfer)  # a selector of a declared bank
             if not isinstance(answer, Confirmed):
-                self.forget_bank()
+                await self.give_back(plan, answer)
                 raise self.read_failed(answer, register, "preparation")
-            if step.role is not Role.ACCESS:
-                self.known[step.register] = self._selected(step.register, step.transfer)
-            else:
+            if step.role is Role.ACCESS:
                 answers.append(answer.data)
         return pieces_of(plan, self.contract, answers)
-
-    def _selected(self, name: str, transfer: object) -> int:
-        data = getattr(transfer, "data", b"")
-        return int.from_bytes(data, self.contract.registers[name].byte_order.value)
 
     def read_failed(self, answer: Answer, register: Register, stage: str) -> DomainError:
         """The error of a clean read that got no value."""

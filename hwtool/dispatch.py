@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from hwtool.clock import Clock
 from hwtool.devices import Device
+from hwtool.journal import REDACTED
 from hwtool.outcome import Seen, Verdict, conclude, is_plain, write_seen
-from hwtool.prepare import Prepared, selector_names
+from hwtool.prepare import Prepared
 from hwtool.results import failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
@@ -91,8 +92,6 @@ async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str
         if any(device.known.get(name) != value for name, value in bank.items()):
             changed = Rejected("the bank was changed since the plan was made", "not-sent")
             return Dispatched([], changed, Role.SELECT, 0, 0, [])
-        if selector_names(device) & {s.register for s in plan.accesses}:
-            device.forget_bank()
         for step in plan.steps:
             try:
                 answer = await device.worker.send_once(step.transfer)
@@ -105,12 +104,11 @@ async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str
                 case Confirmed(), Role.SELECT | Role.RESTORE:
                     continue
                 case Rejected() | Ambiguous(), Role.RESTORE:
-                    device.forget_bank()
+                    device.owe(plan)
                     warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
                     break
                 case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS:
-                    if len(plan.steps) > len(plan.accesses):
-                        device.forget_bank()
+                    warnings += await device.give_back(plan, answer)
                     return Dispatched(answers, answer, step.role, len(answers), sent, warnings)
     return Dispatched(answers, None, None, len(answers), sent, warnings)
 
@@ -133,7 +131,7 @@ async def carry_out(intent: Intent, prepared: Prepared, clock: Clock) -> Finishe
     """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did."""
     device = prepared.resolved.device
     sent = await dispatch(intent, device, prepared.plan, prepared.bank)
-    evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, device)}
+    evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
     if sent.stopped is not None:
         return _stopped(intent, prepared, sent, sent.stopped, evidence)
     if prepared.resolved.kind == "read":
@@ -141,8 +139,12 @@ async def carry_out(intent: Intent, prepared: Prepared, clock: Clock) -> Finishe
     return await _watched(intent, prepared, sent, evidence, clock)
 
 
-def _hexed(values: Mapping[str, int], device: Device) -> dict[str, str]:
-    return {name: hexed(raw, device.contract.registers[name].width_bits) for name, raw in values.items()}
+def _hexed(values: Mapping[str, int], prepared: Prepared) -> dict[str, str]:
+    """Values as evidence and errors show them; sensitive ones stand in the columns of the row made for them."""
+    if prepared.resolved.sensitive:
+        return dict.fromkeys(values, REDACTED)
+    registers = prepared.resolved.device.contract.registers
+    return {name: hexed(raw, registers[name].width_bits) for name, raw in values.items()}
 
 
 def _stopped(
@@ -235,7 +237,7 @@ async def _watched(
         "how": how,
         "watched": prepared.verifiable,
         "window_ms": prepared.window_ms if prepared.verifiable else 0,
-        "after": _hexed(now, device),
+        "after": _hexed(now, prepared),
     }
     return Finished(verdict.verdict, _write_result(prepared, verdict, now, sent, evidence), [])
 
@@ -267,16 +269,14 @@ def _write_result(
         values.append(shown_value(device.name, change.register, raw))
     warnings = list(sent.warnings)
     if verdict.verdict == "not_applied":
-        expected = {
-            c.register.name: hexed(prepared.values[c.register.name], c.register.width_bits) for c in resolved.changes
-        }
+        expected = _hexed(prepared.values, prepared)
         error = DomainError(
             Code.NOT_APPLIED,
             summary,
             after_intent=True,
             verdict="not_applied",
             expected=expected,
-            observed=_hexed(now, device),
+            observed=_hexed(now, prepared),
             done=sent.done,
             total=sent.done,
         )

@@ -15,18 +15,19 @@ from typing import Any
 import msgspec
 
 from hwtool import catalogue, reading
+from hwtool.answers import answer_of_row
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock, rfc3339
 from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
 from hwtool.journal import entry
-from hwtool.keyed import KeyedOperations, answer_of_row, refresh_boot
+from hwtool.keyed import KeyedOperations, refresh_boot
 from hwtool.outcome import NeedsPerson, Verdict
 from hwtool.policy import Caller
-from hwtool.recovery import Settlement, orphans, run_rules, settle
+from hwtool.recovery import Settlement, orphans, owed_of, run_rules, settle
 from hwtool.resolve import find_device
-from hwtool.results import failed
+from hwtool.results import failed, in_progress
 from hwtool.state import Daemon
 from hwtool.worker import BusWorker
 from hwtool_contracts.errors import Code, DomainError
@@ -203,7 +204,13 @@ class Engine:
         return found
 
     async def _op_get(self, caller: Caller, params: OpGetParams) -> Result:
-        row = await self._row(caller, params.id, params.key)
+        at_work = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
+        try:
+            row = await self._row(caller, params.id, params.key)
+        except DomainError as error:
+            if at_work is None or error.code is not Code.NOT_FOUND or params.key is None:
+                raise
+            return self.daemon.dressed(in_progress(params.key, None))  # it has no row yet, and will have one
         person = None
         if params.verify and row.state == "UNKNOWN":
             person = await self._try(row.op_id)
@@ -308,9 +315,10 @@ class Engine:
         held = device.held()
         if device.unknown_op is not None and held is not None:
             raise held
-        body = daemon.body("release", caller, None, device=device.name, reason=params.reason)
-        await daemon.ask(lambda conn: operations.take_hold(conn, device.locus, body))
-        device.hold = None
+        if held is not None:
+            body = daemon.body("release", caller, None, device=device.name, reason=params.reason)
+            await daemon.ask(lambda conn: operations.take_hold(conn, device.locus, body))
+            device.hold = None
         summary = f"{device.name} is free" if held is not None else f"{device.name} was not held"
         return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
 
@@ -358,6 +366,8 @@ class Engine:
             return await run_rules(self.daemon, op_id, self._settled_by(None, None))
         except DomainError as error:
             return NeedsPerson(error.message)
+        except StoreRule:
+            return None  # a person has settled it meanwhile
 
     async def _recover(self) -> None:
         """What an earlier life left behind: orphans become unknown, devices are held, rules run."""
@@ -380,6 +390,7 @@ class Engine:
             stopped = daemon.device_at(row.locus)
             if stopped is not None:
                 stopped.mark_unknown(row.op_id, row.intent_ns or row.created_ns)
+                stopped.owed |= owed_of(row)
                 stopped.worker.quarantine()
         for worker in daemon.workers.values():
             await worker.settled()

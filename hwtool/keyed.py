@@ -16,9 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from hwtool.answers import answer_of_row, row_effects
 from hwtool.devices import Device
 from hwtool.dispatch import Finished, Intent, carry_out
 from hwtool.outcome import Verdict
+from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered
 from hwtool.policy import Caller, is_direct
 from hwtool.prepare import Prepared, plan_object, prepare
 from hwtool.recovery import settlement
@@ -32,7 +34,7 @@ from hwtool.resolve import (
     resolve_update,
     resolve_write,
 )
-from hwtool.results import failed, from_row, in_progress, pending, to_row
+from hwtool.results import failed, in_progress, pending, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import ReadEffectfulParams, Result, UpdateParams, WriteParams
@@ -44,7 +46,6 @@ from hwtool_store.operations import NewOp, OpRow, Tombstone
 KeyedParams = ReadEffectfulParams | WriteParams | UpdateParams
 MAX_QUEUE: Final = 64
 MAX_PENDING: Final = 16
-UNANSWERED_NS: Final = 3600 * 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class KeyedOperations:
             task = asyncio.get_running_loop().create_task(self._answer(request))
             self._running[place] = Running(request, task)
             task.add_done_callback(lambda _: self._running.pop(place, None))
+        elif request.error is not None and running.request.error is not None:
+            return await self._answer(request)  # neither will use the key: each is told what is wrong with it
         elif running.request.digest != request.digest or request.error is not None:
             return self._conflict(request, running.request.content, "unknown", None)
         else:
@@ -294,6 +297,7 @@ class KeyedOperations:
                 raise StoreRule("too many pending")
             return operations.t0_pending(conn, new, body)
 
+        await expire_unanswered(daemon)
         try:
             op_id = await daemon.ask(job)
         except StoreRule as error:
@@ -336,10 +340,9 @@ class KeyedOperations:
         """A request that waits for a person is repeated: still waiting, expired, or granted and now carried out."""
         daemon = self._daemon
         grant = await daemon.ask(lambda conn: operations.grant_of(conn, row.op_id))
-        now_ns = daemon.clock.wall_ns()
         if grant is None:
-            if now_ns - row.created_ns > UNANSWERED_NS:
-                return await self._expire(request, resolved, row, "nobody answered within an hour")
+            if is_unanswered(row, daemon.clock.wall_ns()):
+                return await expire(daemon, row, UNANSWERED)
             return pending(row.op_id, row.key, f"{resolved.name()} still waits for an operator's approval")
         void = None
         if grant.host_boot_id != daemon.boot_id:
@@ -351,19 +354,8 @@ class KeyedOperations:
         elif row.device_gen != resolved.device.generation:
             void = "the device restarted since the approval"
         if void is not None:
-            return await self._expire(request, resolved, row, void)
+            return await expire(daemon, row, void)
         return await self._run(request, resolved, row)
-
-    async def _expire(self, request: Request, resolved: Resolved, row: OpRow, why: str) -> Result:
-        daemon = self._daemon
-        error = DomainError(Code.APPROVAL_EXPIRED, f"{resolved.name()}: {why}", approval=row.op_id, reason=why)
-        result = failed(error, "none", id=row.op_id, verdict="denied")
-        body = daemon.body("approval_expired", request.caller, resolved, key=row.key, summary=why)
-        now_ns = daemon.clock.wall_ns()
-        response = to_row(daemon.dressed(result, resolved.device))
-        await daemon.ask(lambda conn: operations.deny(conn, row.op_id, "rule", response, now_ns, body))
-        daemon.tell()
-        return result
 
     async def _run(self, request: Request, resolved: Resolved, row: OpRow | None) -> Result:
         """Queue at the device, prepare, and carry it out under one lock."""
@@ -399,7 +391,7 @@ class KeyedOperations:
         device.worker.check()
         boot = await refresh_boot(daemon, device)
         if row is not None and row.device_gen != device.generation:
-            return await self._expire(request, resolved, row, "the device restarted since the approval")
+            return await expire(daemon, row, "the device restarted since the approval")
         prepared = await prepare(resolved)
         if row is not None:
             await self._check_shown(row, prepared)
@@ -603,38 +595,3 @@ async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
         if restarted:
             device.new_generation(row.generation)
     return evidence
-
-
-def row_effects(row: OpRow) -> Literal["applied", "none", "unknown"]:
-    """What a row says of the device."""
-    if row.state == "PENDING":
-        return "none"
-    if row.state == "DONE" and row.response is not None:
-        effects: Literal["applied", "none", "unknown"] = row.response["effects"]
-        return effects
-    return "unknown"
-
-
-def answer_of_row(row: OpRow, caller: Caller) -> Result:
-    """The stored outcome of an operation, as its own caller gets it again."""
-    if row.state == "DONE" and row.response is not None:
-        result = from_row(row.response, row.op_id, row.key, row.evidence)
-    elif row.state == "UNKNOWN":
-        result = unknown_result(row)
-    elif row.state == "PENDING":
-        result = pending(row.op_id, row.key, "waits for an operator's approval")
-    else:
-        result = in_progress(row.key, row.op_id)
-    result.replayed = row.state in ("DONE", "UNKNOWN")
-    if result.replayed and row.created_ns < caller.since_ns:
-        result.warnings = [*result.warnings, "replayed_from_earlier: recorded before this connection"]
-    return result
-
-
-def unknown_result(row: OpRow) -> Result:
-    """The answer of an operation whose outcome is unknown."""
-    name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
-    message = f"{name}: the outcome of operation {row.op_id} is unknown"
-    stage = (row.evidence or {}).get("how", "bus")
-    error = DomainError(Code.OUTCOME_UNKNOWN, message, op=row.op_id, stage=stage, evidence=row.evidence, settled=False)
-    return failed(error, "unknown", id=row.op_id, key=row.key, evidence=row.evidence)

@@ -407,8 +407,3 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
     if marks:
         return ReadRule(register.name, "acknowledge", acknowledges=tuple(marks), count=count)
     return ReadRule(register.name, "consuming", count=count)
-
-
-def selector_names(device: Device) -> frozenset[str]:
-    """Registers whose direct write puts the known bank in doubt."""
-    return frozenset(s.name for r in device.contract.registers.values() for s in selectors(device.contract, r))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hwtool.devices import Device
+from hwtool.journal import REDACTED
 from hwtool.prepare import check_assumptions
 from hwtool.resolve import clean_read
 from hwtool.results import shown_value
@@ -58,7 +59,8 @@ def _result(device: Device, registers: list[Register], values: dict[str, int], t
                 device.name, register, values[register.name], judged if isinstance(judged, ReadJudgement) else None
             )
         )
-    summary = ", ".join(f"{device.name}.{r.name} = {hexed(values[r.name], r.width_bits)}" for r in registers)
+    told = [REDACTED if r.sensitive else hexed(values[r.name], r.width_bits) for r in registers]
+    summary = ", ".join(f"{device.name}.{r.name} = {text}" for r, text in zip(registers, told, strict=True))
     return Result(
         status="done",
         ok=True,

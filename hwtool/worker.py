@@ -111,7 +111,8 @@ class BusWorker:
                 await self._clock.sleep(rest_s)
             try:
                 await loop.run_in_executor(self._thread, self.bus.quiesce, self._until_s)
-                break
+                if self._until_s <= self._clock.monotonic_s():
+                    break  # else something came back meanwhile, and the time began anew
             except OSError:
                 # absent or babbling: stay shut and try again after another lifetime
                 self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000

@@ -52,7 +52,7 @@ def expectation(register: Register, value: int, prior: int | None) -> Expectatio
         elif effect in SET_LIKE:
             if not volatile:
                 if effect is WriteEffect.LOCK:
-                    strong |= mask
+                    strong |= value & mask  # one way: what is not locked by this write may be locked already
                     expected |= value & mask
                 else:
                     strong |= acting

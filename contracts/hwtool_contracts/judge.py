@@ -447,9 +447,10 @@ def _outside(spec: WriteSpec, value: int, encoding: Encoding) -> tuple[str, str,
     return None
 
 
-def judge_number(register: Register, number: float) -> Refused | None:
-    """Refuse a floating-point value outside the limits, which are in the register's unit."""
-    limits = register.write.limits
+def judge_number(register: Register, number: float, field: Field | None = None) -> Refused | None:
+    """Refuse a floating-point value outside the limits of the register or field, which are in its unit."""
+    place = register if field is None else field
+    limits = place.write.limits
     if limits is None:
         return None
     if (
@@ -460,9 +461,9 @@ def judge_number(register: Register, number: float) -> Refused | None:
         return Refused(
             "out_of_limits",
             register.name,
-            None,
+            None if field is None else field.name,
             f"{register.name}: {number} is outside its limits",
-            f"a value from {limits.minimum} to {limits.maximum} {register.quantity.unit or ''}".rstrip(),
+            f"a value from {limits.minimum} to {limits.maximum} {place.quantity.unit or ''}".rstrip(),
         )
     return None
 

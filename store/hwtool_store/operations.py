@@ -16,12 +16,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hwtool_store import audit
 from hwtool_store.faults import KeyTaken, StoreFatal, StoreRule
 
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
 State = Literal["PENDING", "INTENT", "UNKNOWN", "DONE"]
 COLUMNS = (
     "op.op_id, c.principal, op.key, op.digest, d.locus, op.kind, op.request, op.contract_hash, op.epoch, "

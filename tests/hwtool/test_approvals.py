@@ -393,3 +393,27 @@ def test_effectful_read_when_approval_is_never_asked_of_reads_then_no_person(pla
         assert (await lab.ask("reg.read_effectful", register="uart.RHR", key=KEY)).ok
 
     play(life)
+
+
+def test_request_when_an_hour_old_then_it_cannot_be_approved_any_more_and_is_not_listed(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        pending = await lab.ask("reg.write", **ASK)
+        lab.clock.advance(3601)
+        assert code_of(await lab.operator("approval.show", approval=pending.id)) == "not_found"
+        assert (await lab.operator("approval.list")).approvals == []
+        assert code_of(await lab.ask("reg.write", **ASK)) == "approval_expired"
+        assert lab.writes("A") == 0
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_approve_when_given_twice_then_the_second_is_refused_and_the_grant_stands(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        op_id = await granted(lab)
+        again = await approved(lab, op_id)
+        assert (code_of(again), error_of(again)["rule"]) == ("refused", "already_approved")
+        assert (await lab.ask("reg.write", **ASK)).verdict == "applied"
+
+    play(life, toy_board(tmp_path, *PARTS))

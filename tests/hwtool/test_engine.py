@@ -14,7 +14,8 @@ from hwtool.dispatch import Finished, Intent
 from hwtool.dispatch import carry_out as real_carry_out
 from hwtool.engine import Engine
 from hwtool.policy import Caller
-from hwtool.prepare import Prepared, selector_names
+from hwtool.prepare import Prepared
+from hwtool.recovery import observe as real_observe
 from hwtool.recovery import settle as real_settle
 from hwtool.state import REFUSALS_A_SECOND
 from hwtool_contracts.messages import METHODS
@@ -568,9 +569,64 @@ def test_unknown_user_when_it_only_looks_then_allowed(play: Play) -> None:
     play(life)
 
 
-def test_selectors_when_a_contract_has_banks_then_they_are_known_by_name(play: Play) -> None:
+def test_op_get_when_the_key_is_at_work_and_has_no_row_yet_then_in_progress_not_never_sent(play: Play) -> None:
     async def life(lab: Lab) -> None:
-        assert selector_names(lab.device("uart")) == {"LCR"}
-        assert selector_names(lab.device("gpio")) == frozenset()
+        async with lab.device("gpio").lock:
+            task = asyncio.create_task(lab.ask("reg.write", register="gpio.OLATA", value=1, key=KEY))
+            await until(lambda: lab.device("gpio").waiting)
+            told = await lab.ask("op.get", key=KEY)
+            assert (told.status, told.effects, told.retry) == ("in_progress", "unknown", "wait_same_key")
+        assert (await task).verdict == "applied"
 
     play(life, bench())
+
+
+def test_release_when_the_device_is_not_held_then_it_says_so(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        told = await lab.operator("device.release", device="gpio", reason="just in case")
+        assert (told.ok, "was not held" in told.summary) == (True, True)
+
+    play(life, bench())
+
+
+def test_person_when_quicker_than_the_rule_then_the_rule_gives_way(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "gpio", offset=0x14)
+        lab.clock.held = True
+        lost = await lab.ask("reg.write", register="gpio.OLATA", value=1, key=KEY)
+        lab.clock.held = False
+        lab.clock.advance(1)
+        gate = asyncio.Event()
+
+        async def slow(*arguments: Any) -> dict[str, int]:
+            await gate.wait()
+            return await real_observe(*arguments)
+
+        monkeypatch.setattr("hwtool.recovery.observe", slow)
+        verify = asyncio.create_task(lab.ask("op.get", key=KEY, verify=True))
+        await until(lambda: lab.device("gpio").lock.locked())
+        settled = await lab.operator("op.settle", id=lost.id, verdict="abandoned", reason="no time")
+        gate.set()
+        told = await verify
+        assert settled.ok
+        assert (told.verdict, code_of(told)) == ("abandoned", "outcome_unknown")
+        await lab.rules_ran("gpio")
+
+    play(life, bench())
+
+
+def test_sensitive_value_when_a_write_fails_then_it_stands_in_no_error_evidence_or_summary(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        monkeypatch.setattr(type(lab.chip()), "_write_bits", lambda *_: None)  # a chip that keeps what it has
+        lab.chip().values["K"] = 0xC0FFEE42
+        result = await lab.ask("reg.write", register="toy.K", value=0xC0FFEE43, key=KEY)
+        assert code_of(result) == "not_applied"
+        row = await lab.row()
+        read = await lab.ask("reg.read", registers=["toy.K"])
+        for said in (str(result.error), result.summary, str(row.evidence), read.summary, str(await lab.audit())):
+            assert "c0ffee4" not in said.lower()
+        assert raws(read) == ["0xc0ffee42"]  # the caller who may read it gets it
+
+    play(life, toy_board(tmp_path, reg("K", 0, "width_bits = 32\nsensitive = true")))

@@ -1104,7 +1104,7 @@ def test_bank_when_its_selector_is_not_confirmed_then_no_effect_and_the_bank_is_
         assert (code_of(result), result.effects, result.verdict) == ("bus_fault", "none", "not_applied")
         assert error_of(result)["stage"] == "select"
         assert lab.writes("DLL", "uart") == 0
-        assert lab.device("uart").known == {}
+        assert lab.chip("uart").values["LCR"] == 0x03
         assert (await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY2)).verdict == "applied"
 
     play(life)
@@ -1116,9 +1116,18 @@ def test_bank_when_it_cannot_be_restored_then_a_warning_and_the_bank_in_doubt(pl
         result = await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
         assert (result.verdict, result.ok) == ("applied", True)
         assert [w.partition(":")[0] for w in result.warnings] == ["bank_in_doubt"]
-        steps = [(t["do"], t["offset"]) for t in lab.sent("uart")]
-        assert steps[-4:-1] == [("write", "0x00"), ("write", "0x18"), ("read", "0x18")]  # read anew, not believed
-        assert lab.chip("uart").values["DLL"] == 12
+        # the read-back finds the selector where the dispatch left it, sets it back, and goes its own way
+        steps = [(t["do"], t["offset"], t.get("data")) for t in lab.sent("uart")]
+        assert steps[-7:] == [
+            ("write", "0x00", "0c"),
+            ("write", "0x18", "03"),
+            ("read", "0x18", None),
+            ("write", "0x18", "03"),
+            ("write", "0x18", "80"),
+            ("read", "0x00", None),
+            ("write", "0x18", "03"),
+        ]
+        assert (lab.chip("uart").values["DLL"], lab.chip("uart").values["LCR"]) == (12, 0x03)
 
     play(life)
 
@@ -1127,12 +1136,51 @@ def test_bank_when_the_access_is_ambiguous_then_unknown_and_the_bank_forgotten(p
     async def life(lab: Lab) -> None:
         lab.fault(FaultKind.REPLY_LOST, "uart", offset=0x00)
         result = await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
-        assert (code_of(result), lab.device("uart").known) == ("outcome_unknown", {})
+        assert (code_of(result), lab.device("uart").owed) == ("outcome_unknown", {"LCR": (0x03, 0x80)})
         await lab.rules_ran("uart")
         assert lab.chip("uart").values["LCR"] == 0x80
         got = await lab.ask("op.get", key=KEY, verify=True)
         # the bank still stands where the dispatch left it, so its observable may be read as it is
         assert (got.verdict, got.effects) == ("applied", "unknown")
+        # what is owed is set back before the next banked access, and by nothing else
+        assert (await lab.ask("reg.read", registers=["uart.SPR"])).ok
+        assert (lab.chip("uart").values["LCR"], lab.device("uart").owed) == (0x03, {})
+
+    play(life)
+
+
+def test_bank_when_owed_and_somebody_else_has_moved_it_then_it_is_left_alone(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "uart", offset=0x00)
+        await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
+        await lab.rules_ran("uart")
+        lab.chip("uart").values["LCR"] = 0x1F
+        assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
+        assert (lab.chip("uart").values["LCR"], lab.device("uart").owed) == (0x1F, {})
+
+    play(life)
+
+
+def test_bank_when_the_access_is_rejected_then_its_selector_is_set_back_at_once(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
+        lab.fault(FaultKind.NACK, "uart", offset=0x00)
+        result = await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
+        assert (code_of(result), result.effects, lab.chip("uart").values["LCR"]) == ("bus_fault", "none", 0x03)
+        lab.fault(FaultKind.NACK, "uart", access="read", offset=0x00)
+        assert code_of(await lab.ask("reg.read", registers=["uart.DLL"])) == "bus_fault"
+        assert lab.chip("uart").values["LCR"] == 0x03
+
+    play(life)
+
+
+def test_bank_when_the_device_restarts_between_clean_reads_then_nothing_old_is_set_back(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
+        lab.chip("uart").reset()
+        lab.chip("uart").values["LCR"] = 0x07
+        assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
+        assert lab.chip("uart").values["LCR"] == 0x07
 
     play(life)
 
@@ -1157,9 +1205,7 @@ def test_bank_when_it_changes_between_plan_and_dispatch_then_nothing_is_sent(
 def test_bank_when_the_selector_itself_is_written_then_it_is_read_again(play: Play) -> None:
     async def life(lab: Lab) -> None:
         await lab.ask("reg.read_effectful", register="uart.RHR", key=KEY)
-        assert lab.device("uart").known == {"LCR": 0x03}
         await lab.ask("reg.write", register="uart.LCR", value=0x07, key=KEY2)
-        assert lab.device("uart").known == {}
         assert (await lab.ask("reg.write", register="uart.DLL", value=1, key=KEY3)).ok
         assert lab.chip("uart").values["LCR"] == 0x07
 
@@ -1347,3 +1393,15 @@ def test_refusal_when_the_engine_is_asked_for_a_request_without_resolution_then_
         assert isinstance(await lab.ask("describe"), Result)
 
     play(life, toy_board(tmp_path, R))
+
+
+def test_invalid_request_when_sent_twice_at_once_then_each_is_told_what_is_wrong_and_the_key_is_unused(
+    play: Play,
+) -> None:
+    async def life(lab: Lab) -> None:
+        wrong = {"register": "gpio.NONE", "value": 1, "key": KEY}
+        results = await asyncio.gather(lab.ask("reg.write", **wrong), lab.ask("reg.write", **wrong))
+        assert [(code_of(r), r.effects) for r in results] == [("not_found", "none")] * 2
+        assert (await lab.ask("reg.write", register="gpio.OLATA", value=1, key=KEY)).verdict == "applied"
+
+    play(life)

@@ -200,6 +200,29 @@ def test_transfer_when_it_outlives_its_limit_then_wedged_until_it_returns_and_qu
     run(life)
 
 
+def test_late_return_when_a_quarantine_was_running_already_then_the_lifetime_begins_anew() -> None:
+    async def life() -> None:
+        clock = FakeClock()
+        clock.held = True
+        gate = threading.Event()
+        worker = BusWorker(spec(limit_ms=5), ScriptedBus(Confirmed(), gate=gate), clock)
+        await worker.send_once(WRITE)
+        worker.quarantine()  # as the engine does for an unknown outcome; its quiesce waits behind the hung call
+        clock.advance(1)
+        await asyncio.sleep(0)
+        gate.set()
+        await until(lambda: "quarantined" in refused(worker).message)
+        for _ in range(100):
+            await asyncio.sleep(0.001)  # the thread has had its time: the bus must still be shut
+        assert refused(worker).fields["retry_after_ms"] == 100
+        clock.advance(0.1)
+        await worker.settled()
+        worker.check()
+        await worker.close()
+
+    run(life)
+
+
 def test_close_when_wedged_then_the_bus_is_left_alone() -> None:
     async def life() -> None:
         clock = FakeClock()
@@ -420,13 +443,13 @@ def test_clean_read_when_the_caller_looked_at_another_then_stale(
     play(life, toy_board(tmp_path, reg("R", 0)))
 
 
-def test_clean_read_when_banked_then_selected_and_restored_and_learnt_once(play: Play) -> None:
+def test_clean_read_when_banked_then_selector_read_selected_and_restored(play: Play) -> None:
     async def life(lab: Lab) -> None:
         for _ in range(2):
             assert raws(await lab.ask("reg.read", registers=["uart.DLL"])) == ["0x00"]
         steps = [(t["do"], t["offset"], t.get("data")) for t in lab.sent("uart")]
         banked = [("write", "0x18", "80"), ("read", "0x00", None), ("write", "0x18", "03")]
-        assert steps == [("read", "0x18", None), *banked, *banked]
+        assert steps == 2 * [("read", "0x18", None), *banked]
 
     play(life)
 
@@ -435,7 +458,6 @@ def test_clean_read_when_a_selector_is_not_confirmed_then_the_bank_is_forgotten(
     async def life(lab: Lab) -> None:
         lab.fault(FaultKind.NACK, "uart", offset=0x18)
         assert code_of(await lab.ask("reg.read", registers=["uart.DLL"])) == "bus_fault"
-        assert lab.device("uart").known == {}
         assert (await lab.ask("reg.write", register="uart.SPR", value=1, key=KEY2)).ok
 
     play(life)

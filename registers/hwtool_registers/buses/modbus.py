@@ -11,6 +11,7 @@ transaction number. That is a limit of the protocol, not of this file.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import termios
 import time
@@ -174,14 +175,19 @@ class ModbusRtu:
             return
         parity = {"none": serial.PARITY_NONE, "even": serial.PARITY_EVEN, "odd": serial.PARITY_ODD}
         # both kinds of lock: flock (exclusive=True) against cooperating programs, TIOCEXCL against plain opens
-        port = serial.Serial(
-            self._settings.path,
-            self._settings.baud,
-            parity=parity[self._settings.parity],
-            stopbits=self._settings.stop_bits,
-            exclusive=True,
-            write_timeout=self._settings.response_ms / 1000,
-        )
+        try:
+            port = serial.Serial(
+                self._settings.path,
+                self._settings.baud,
+                parity=parity[self._settings.parity],
+                stopbits=self._settings.stop_bits,
+                exclusive=True,
+                write_timeout=self._settings.response_ms / 1000,
+            )
+        except serial.SerialException as error:
+            if error.errno in (errno.EAGAIN, errno.EBUSY):
+                raise OSError(error.errno, f"{self._settings.path} is in use by another program") from error
+            raise
         fcntl.ioctl(port.fileno(), termios.TIOCEXCL)
         self._port = port
 
