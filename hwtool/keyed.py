@@ -420,7 +420,10 @@ class KeyedOperations:
             new = self._new_op(request, resolved, row_request, pre)
             return await daemon.ask(lambda conn: operations.t1_intent(conn, new, body))
         except StoreRule as error:
-            # the database kept a rule that this file should have kept before it
+            held = resolved.device.held()  # a hold may have come while this was being prepared
+            if held is not None:
+                raise held from error
+            # else the database kept a rule that this file should have kept before it
             raise DomainError(Code.INTERNAL, f"the store refused the intent: {error}") from error
 
     async def _dispatch(self, request: Request, prepared: Prepared, op_id: int) -> Result:

@@ -47,3 +47,10 @@ def test_pure_packages_when_read_then_they_import_no_clock_and_no_io() -> None:
 def test_readme_when_read_then_its_test_command_is_what_the_gate_runs() -> None:
     assert "pytest" in (TOP / ".ci" / "tests").read_text()
     assert ".venv/bin/pytest" in (TOP / "README.md").read_text()
+
+
+def test_guards_when_listed_in_the_manual_then_as_the_mutants_are() -> None:
+    from tests.mutants import table
+
+    rows = [line for line in (TOP / "docs" / "guards.md").read_text().splitlines() if line.startswith("| ")]
+    assert rows[1:] == table()

@@ -417,3 +417,12 @@ def test_approve_when_given_twice_then_the_second_is_refused_and_the_grant_stand
         assert (await lab.ask("reg.write", **ASK)).verdict == "applied"
 
     play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_request_when_the_device_is_held_then_held_and_no_person_is_asked(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.operator("device.hold", device="toy", reason="stop")).ok
+        assert code_of(await lab.ask("reg.write", **ASK)) == "held"
+        assert await lab.rows() == []
+
+    play(life, toy_board(tmp_path, *PARTS))

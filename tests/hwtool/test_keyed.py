@@ -988,7 +988,7 @@ def test_hold_when_it_comes_while_requests_wait_then_they_are_answered_held(play
         assert (await lab.operator("device.hold", device="toy", reason="stop")).ok
         lab.device().lock.release()
         assert {code_of(await w) for w in waiting} == {"held"}
-        assert (await lab.rows(), lab.writes("R")) == ([], 0)
+        assert (await lab.rows(), lab.sent()) == ([], [])  # not even looked at
         assert raws(await lab.ask("reg.read", registers=["toy.R"])) == ["0x00"]
 
     play(life, toy_board(tmp_path, R))
@@ -1005,6 +1005,22 @@ def test_hold_when_an_outcome_becomes_unknown_then_queued_requests_are_held_too(
         assert (code_of(first), code_of(second)) == ("outcome_unknown", "held")
         assert (error_of(second)["by_op"], second.id) == (first.id, None)
         assert lab.writes("R") == 1
+
+    play(life, toy_board(tmp_path, R))
+
+
+def test_hold_when_it_comes_during_the_preparation_then_the_database_stops_the_intent(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        async def slow(resolved: Resolved) -> Prepared:
+            prepared = await real_prepare(resolved)
+            await lab.operator("device.hold", device="toy", reason="stop")
+            return prepared
+
+        monkeypatch.setattr("hwtool.keyed.prepare", slow)
+        result = await lab.ask("reg.write", **WRITE)
+        assert (code_of(result), result.effects, lab.writes("R"), await lab.rows()) == ("held", "none", 0, [])
 
     play(life, toy_board(tmp_path, R))
 

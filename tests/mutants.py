@@ -1,0 +1,269 @@
+"""The guards of the engine, each with a change that removes it and the test that must turn red.
+
+`python -m tests.mutants` applies each change to a copy of the tree and runs the named test on it; a mutant that
+survives, or a change that no longer fits the source, ends it with 1. docs/guards.md prints this table.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+TOP = Path(__file__).parent.parent
+SOURCES = ("hwtool", "contracts", "registers", "store", "sim", "tests", "pyproject.toml", "docs", "README.md")
+
+
+class Mutant(NamedTuple):
+    """One guard.
+
+    Attributes:
+        guard: what it keeps.
+        file: where it stands.
+        old: the text of the guard, once in the file.
+        new: the text without it.
+        test: the test that must fail then.
+    """
+
+    guard: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+KEYED = "tests/hwtool/test_keyed.py::"
+MUTANTS = [
+    Mutant(
+        "the seam: an intent is dispatched once",
+        "hwtool/dispatch.py",
+        "    intent.spend()\n",
+        "",
+        KEYED + "test_intent_when_spent_twice_then_stopped_before_the_bus",
+    ),
+    Mutant(
+        "the seam: only the dispatch sends what has an effect",
+        "hwtool/prepare.py",
+        "    return await (_prepare_read(resolved)",
+        "    if False:\n        await device.worker.send_once(None)\n    return await (_prepare_read(resolved)",
+        "tests/hwtool/test_worker.py::test_door_when_the_source_is_read_then_only_these_files_use_it",
+    ),
+    Mutant(
+        "T1 is durable before the dispatch",
+        "hwtool/keyed.py",
+        "            return await daemon.ask(lambda conn: operations.t1_intent(conn, new, body))",
+        "            daemon.store.submit(lambda conn: operations.t1_intent(conn, new, body))\n            return 1",
+        KEYED + "test_intent_when_the_bus_sees_the_effect_then_it_is_on_disk_and_the_outcome_before_the_reply",
+    ),
+    Mutant(
+        "the outcome is durable before the reply",
+        "hwtool/keyed.py",
+        "                await daemon.ask(\n                    lambda conn: operations.t2_done(",
+        "                daemon.store.submit(\n                    lambda conn: operations.t2_done(",
+        KEYED + "test_t2_when_the_store_fails_then_store_failed_with_what_was_observed",
+    ),
+    Mutant(
+        "the key is looked up first",
+        "hwtool/keyed.py",
+        "        found = await self._look_up(request)\n",
+        "        found = None\n",
+        KEYED + "test_key_when_sent_three_times_then_one_execution_and_two_replays",
+    ),
+    Mutant(
+        "the key is looked up before anything is refused",
+        "hwtool/keyed.py",
+        "        found = await self._look_up(request)\n",
+        "        if request.resolved is not None:\n            self._admit(request, request.resolved.device)\n"
+        "        found = await self._look_up(request)\n",
+        KEYED + "test_admission_when_refused_then_a_used_key_still_answers_and_a_fresh_one_stays_unused",
+    ),
+    Mutant(
+        "one task works on a key",
+        "hwtool/keyed.py",
+        "        running = self._running.get(place)\n",
+        "        running = None\n",
+        KEYED + "test_key_when_sent_twice_at_once_then_one_execution",
+    ),
+    Mutant(
+        "the digest is compared (a key with a row)",
+        "hwtool/keyed.py",
+        "        if request.error is not None or row.digest != request.digest:\n",
+        "        if request.error is not None:\n",
+        KEYED + "test_key_when_used_for_another_request_then_conflict_names_what_differs_and_nothing_is_touched",
+    ),
+    Mutant(
+        "the digest is compared (a key at work)",
+        "hwtool/keyed.py",
+        "        elif running.request.digest != request.digest or request.error is not None:\n",
+        "        elif request.error is not None:\n",
+        KEYED + "test_key_when_another_request_comes_with_it_at_once_then_conflict_with_effects_unknown",
+    ),
+    Mutant(
+        "a held device takes no effectful request",
+        "hwtool/keyed.py",
+        "        self._check_time(request, after_intent=False)\n        held = device.held()\n",
+        "        self._check_time(request, after_intent=False)\n        held = None\n",
+        "tests/hwtool/test_approvals.py::test_request_when_the_device_is_held_then_held_and_no_person_is_asked",
+    ),
+    Mutant(
+        "what was queued before a hold does not run after it",
+        "hwtool/keyed.py",
+        "        held = device.held()  # what was queued before a hold never runs after it\n",
+        "        held = None\n",
+        KEYED + "test_hold_when_it_comes_while_requests_wait_then_they_are_answered_held",
+    ),
+    Mutant(
+        "an unknown outcome holds the device",
+        "hwtool/keyed.py",
+        "        device.mark_unknown(op_id, now_ns)\n        self._after_unknown(device)\n",
+        "        self._after_unknown(device)\n",
+        KEYED + "test_outcome_when_ambiguous_then_unknown_and_held_until_the_rules_settle_it",
+    ),
+    Mutant(
+        "the proof table: several registers prove only where they are atomic",
+        "registers/hwtool_registers/buses/modbus.py",
+        "(code in PROVES_IF_ATOMIC and atomic)",
+        "code in PROVES_IF_ATOMIC",
+        "tests/registers/test_modbus.py::test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
+    ),
+    Mutant(
+        "the proof table: a device failure proves nothing",
+        "registers/hwtool_registers/buses/modbus.py",
+        "PROVES_ALWAYS: Final = frozenset({0x06})",
+        "PROVES_ALWAYS: Final = frozenset({0x06, 0x04})",
+        "tests/registers/test_modbus.py::test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
+    ),
+    Mutant(
+        "an exception of the bus is ambiguous, not a failure",
+        "hwtool/worker.py",
+        '            return Ambiguous(Sent.DATA, f"{type(error).__name__}: {error}")',
+        '            return Rejected(f"{type(error).__name__}: {error}", "exception")',
+        "tests/hwtool/test_worker.py::"
+        "test_transfer_when_the_bus_raises_then_ambiguous_and_quarantined_and_not_repeated",
+    ),
+    Mutant(
+        "not_after is checked before the intent",
+        "hwtool/keyed.py",
+        "        self._check_time(request, after_intent=False)\n        op_id",
+        "        op_id",
+        KEYED + "test_not_after_when_it_passes_before_t1_then_expired_and_no_row",
+    ),
+    Mutant(
+        "not_after is checked between the intent and the dispatch",
+        "hwtool/keyed.py",
+        "            self._check_time(request, after_intent=True)\n",
+        "            pass\n",
+        KEYED + "test_not_after_when_it_passes_while_t1_is_synced_then_done_not_applied_and_nothing_on_the_bus",
+    ),
+    Mutant(
+        "a quarantined bus is sent nothing",
+        "hwtool/worker.py",
+        "        self.check()\n        self.sent += 1\n",
+        "        self.sent += 1\n",
+        "tests/hwtool/test_worker.py::"
+        "test_transfer_when_the_bus_raises_then_ambiguous_and_quarantined_and_not_repeated",
+    ),
+    Mutant(
+        "the bank must be what the plan was made on",
+        "hwtool/dispatch.py",
+        "        if any(device.known.get(name) != value for name, value in bank.items()):\n",
+        "        if False:\n",
+        KEYED + "test_bank_when_it_changes_between_plan_and_dispatch_then_nothing_is_sent",
+    ),
+    Mutant(
+        "a grant is for the transfers that were shown",
+        "hwtool/keyed.py",
+        '        if (row.evidence or {}).get("approved_plan") != plan_digest(prepared):\n',
+        "        if False:\n",
+        "tests/hwtool/test_approvals.py::"
+        "test_grant_when_neighbours_changed_since_it_was_shown_then_stale_and_unused",
+    ),
+    Mutant(
+        "without a sole master only `satisfied` settles by rule",
+        "hwtool/outcome.py",
+        "    if not sole_master:\n        return NeedsPerson(\"the bus has other masters: a change",
+        "    if False:\n        return NeedsPerson(\"the bus has other masters: a change",
+        "tests/hwtool/test_outcome.py",
+    ),
+    Mutant(
+        "a value that a reset would leave proves nothing",
+        "hwtool/outcome.py",
+        '    if restart == "silent" and not all(',
+        "    if False and not all(",
+        "tests/hwtool/test_outcome.py",
+    ),
+    Mutant(
+        "a clean read with side effects is refused",
+        "contracts/hwtool_contracts/judge.py",
+        "    if judgement.clean:\n        return None\n    words",
+        "    if True:\n        return None\n    words",
+        "tests/contracts/test_judge.py::test_refusals_when_the_wrong_verb_is_used_then_each_names_the_other",
+    ),
+    Mutant(
+        "silence is unknown, never none",
+        "contracts/hwtool_contracts/model.py",
+        "        if ReadEffect.NONE in self.effects and self.provenance.basis in NO_BASIS_FOR_HARMLESS:\n",
+        "        if False:\n",
+        "tests/contracts/test_native.py::test_file_when_it_breaks_a_rule_then_the_fault_names_it",
+    ),
+    Mutant(
+        "a key is fresh only if both indexes miss it",
+        "store/hwtool_store/operations.py",
+        "    if by_key != by_hash:\n",
+        "    if False:\n",
+        "tests/store/test_operations.py",
+    ),
+]  # fmt: skip
+
+
+def survives(mutant: Mutant, copy: Path) -> str | None:
+    """Why a mutant is not caught, None if its test turns red."""
+    path = copy / mutant.file
+    original = path.read_text(encoding="utf-8")
+    if original.count(mutant.old) != 1:
+        return f"its text stands {original.count(mutant.old)} times in {mutant.file}"
+    path.write_text(original.replace(mutant.old, mutant.new), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5]))}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", mutant.test]
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    finally:
+        path.write_text(original, encoding="utf-8")
+    if done.returncode == 1:
+        return None
+    return f"{mutant.test} ended with {done.returncode}: {done.stdout[-300:]}"
+
+
+def table() -> list[str]:
+    """The rows of docs/guards.md."""
+    return [f"| {m.guard} | `{m.file}` | `{m.test}` |" for m in MUTANTS]
+
+
+def main() -> int:
+    """Try every mutant on a copy of the tree."""
+    with tempfile.TemporaryDirectory(prefix="hwtool-mutants-") as scratch:
+        copy = Path(scratch)
+        for name in SOURCES:
+            source = TOP / name
+            if source.is_dir():
+                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, copy / name)
+        escaped = 0
+        for mutant in MUTANTS:
+            why = survives(mutant, copy)
+            escaped += why is not None
+            print(
+                f"{'caught  ' if why is None else 'SURVIVES'} {mutant.guard}{'' if why is None else ': ' + why}",
+                flush=True,
+            )
+    print(f"{len(MUTANTS) - escaped} of {len(MUTANTS)} guards turn a test red")
+    return 1 if escaped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
