@@ -12,12 +12,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from hwtool.admission import KeyedParams, resolve
 from hwtool.clock import rfc3339
 from hwtool.journal import REDACTED, clean_text
-from hwtool.keyed import KeyedParams, plan_digest, resolve, untouched
 from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller, may_approve
 from hwtool.prepare import Prepared, plan_object, prepare
+from hwtool.rehearsal import plan_digest, untouched
 from hwtool.results import failed, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError

@@ -22,6 +22,12 @@ from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rej
 from hwtool_registers.plan import Plan, Role, Step, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 
+def stale(what: str, expected: object, found: object) -> DomainError:
+    """The error of a caller whose picture is not that of today."""
+    message = f"{what} changed: expected {expected}, found {found}"
+    return DomainError(Code.STALE, message, what=what, expected=expected, found=found)
+
+
 @dataclass(slots=True)
 class PersonHold:
     """A hold that a person put on."""
@@ -98,6 +104,17 @@ class Device:
                 since=self.hold.since_ns,
             )
         return None
+
+    def check_seen(self, generation: int | None, contract_digest: str | None) -> None:
+        """Refuse a caller who looked at another generation or another contract.
+
+        Raises:
+            DomainError: stale.
+        """
+        if generation is not None and generation != self.generation:
+            raise stale("generation", generation, self.generation)
+        if contract_digest is not None and contract_digest != self.contract.digest:
+            raise stale("contract", contract_digest, self.contract.digest)
 
     def mark_unknown(self, op_id: int, now_ns: int) -> None:
         """Hold the device by an operation whose outcome is unknown."""

@@ -21,8 +21,9 @@ from hwtool.buses import make_bus
 from hwtool.clock import Clock, rfc3339
 from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
+from hwtool.generation import refresh_boot
 from hwtool.journal import entry
-from hwtool.keyed import KeyedOperations, refresh_boot
+from hwtool.keyed import KeyedOperations
 from hwtool.outcome import NeedsPerson, Verdict
 from hwtool.policy import Caller
 from hwtool.recovery import Settlement, orphans, owed_of, run_rules, settle

@@ -10,61 +10,34 @@ cancels nothing.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from hwtool.admission import KeyedParams, Request, admit, check_time, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
-from hwtool.devices import Device
+from hwtool.devices import Device, stale
+from hwtool.digest import describe_differences, differences
 from hwtool.dispatch import Finished, Intent, carry_out
+from hwtool.generation import refresh_boot
 from hwtool.outcome import Verdict
 from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered
 from hwtool.policy import Caller, is_direct
-from hwtool.prepare import Prepared, plan_object, prepare
+from hwtool.prepare import Prepared, prepare
 from hwtool.recovery import settlement
-from hwtool.resolve import (
-    Resolved,
-    describe_differences,
-    differences,
-    digest_input,
-    digest_of,
-    resolve_read,
-    resolve_update,
-    resolve_write,
-)
+from hwtool.rehearsal import plan_digest, rehearse
+from hwtool.resolve import Resolved
 from hwtool.results import failed, in_progress, pending, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_contracts.messages import ReadEffectfulParams, Result, UpdateParams, WriteParams
+from hwtool_contracts.messages import Result
 from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.faults import KeyTaken, StoreRule
 from hwtool_store.operations import NewOp, OpRow, Tombstone
 
-KeyedParams = ReadEffectfulParams | WriteParams | UpdateParams
 MAX_QUEUE: Final = 64
 MAX_PENDING: Final = 16
-
-
-@dataclass(frozen=True)
-class Request:
-    """One keyed request on its way.
-
-    Attributes:
-        resolved: None where `error` says why it could not be understood or is not allowed.
-        content: what the digest covers; None with `resolved`.
-        expires_boottime_ns: deadline of `not_after` on CLOCK_BOOTTIME.
-    """
-
-    caller: Caller
-    params: KeyedParams
-    resolved: Resolved | None
-    error: DomainError | None
-    content: dict[str, Any] | None
-    digest: bytes
-    expires_boottime_ns: int | None
 
 
 @dataclass(frozen=True)
@@ -73,27 +46,6 @@ class Running:
 
     request: Request
     task: asyncio.Task[Result]
-
-
-def resolve(daemon: Daemon, params: KeyedParams) -> Resolved:
-    """Understand and judge a keyed request.
-
-    Raises:
-        DomainError: not_found, invalid_args or refused.
-    """
-    match params:
-        case ReadEffectfulParams():
-            return resolve_read(daemon.devices, params)
-        case WriteParams():
-            return resolve_write(daemon.devices, params)
-        case UpdateParams():
-            return resolve_update(daemon.devices, params)
-
-
-def plan_digest(prepared: Prepared) -> str:
-    """What a person saw when approving: the exact transfers."""
-    text = json.dumps(plan_object(prepared.plan), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class KeyedOperations:
@@ -116,9 +68,9 @@ class KeyedOperations:
 
     async def submit(self, caller: Caller, params: KeyedParams) -> Result:
         """Do what a keyed request asks, once, and answer what came of it."""
-        request = self._request(caller, params)
+        request = request_of(self._daemon, caller, params)
         if params.dry_run:
-            return await self.rehearse(request)
+            return await rehearse(self._daemon, request)
         place = (caller.principal, params.key)
         running = self._running.get(place)
         if running is None:
@@ -134,28 +86,8 @@ class KeyedOperations:
         deadline_s = None if params.deadline_ms is None else params.deadline_ms / 1000
         done, _ = await asyncio.wait({task}, timeout=deadline_s)
         if not done:
-            return self._daemon.dressed(in_progress(params.key, None), self._device(request))
+            return self._daemon.dressed(in_progress(params.key, None), request.device)
         return task.result()
-
-    def _request(self, caller: Caller, params: KeyedParams) -> Request:
-        resolved: Resolved | None = None
-        error: DomainError | None = None
-        try:
-            resolved = resolve(self._daemon, params)
-        except DomainError as found:
-            error = found
-        content = None if resolved is None else digest_input(resolved)
-        secret = self._daemon.store.secret if resolved is not None and resolved.sensitive else None
-        digest = b"" if content is None else digest_of(content, secret)
-        expires = None
-        if params.not_after is not None:
-            rest_ns = params.not_after * 1_000_000 - self._daemon.clock.wall_ns()
-            expires = self._daemon.clock.boottime_ns() + rest_ns
-        return Request(caller, params, resolved, error, content, digest, expires)
-
-    @staticmethod
-    def _device(request: Request) -> Device | None:
-        return None if request.resolved is None else request.resolved.device
 
     async def _answer(self, request: Request) -> Result:
         """The whole life; every way out is a result."""
@@ -166,7 +98,7 @@ class KeyedOperations:
             self._daemon.note_refusal(request.caller, request.resolved, params.key, error)
             result = failed(error, "none")
         result.key = params.key
-        return self._daemon.dressed(result, self._device(request))
+        return self._daemon.dressed(result, request.device)
 
     async def _live(self, request: Request) -> Result:
         found = await self._look_up(request)
@@ -179,8 +111,8 @@ class KeyedOperations:
             return self._conflict(request, found.request["content"], "none", found)
         if request.error is not None:
             raise request.error
-        resolved = self._understood(request)
-        self._admit(request, resolved.device)
+        resolved = understood(request)
+        admit(self._daemon, request, resolved.device)
         if found is not None:
             return await self._pending_again(request, resolved, found)
         if resolved.approval and not is_direct(self._daemon.board.approval_mode, request.caller):
@@ -190,68 +122,6 @@ class KeyedOperations:
     async def _look_up(self, request: Request) -> OpRow | Tombstone | None:
         principal, key = request.caller.principal, request.params.key
         return await self._daemon.ask(lambda conn: operations.find(conn, principal, key))
-
-    @staticmethod
-    def _understood(request: Request) -> Resolved:
-        if request.resolved is None:
-            raise DomainError(Code.INTERNAL, "a request without resolution got past its error")
-        return request.resolved
-
-    def _admit(self, request: Request, device: Device) -> None:
-        """What is checked of a fresh key before it waits for anything.
-
-        Raises:
-            DomainError: the key stays unused.
-        """
-        params = request.params
-        if request.caller.keyless:
-            reason = "the connection's user is not known to this host"
-            raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
-        if self._daemon.stopping:
-            raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
-        self._check_seen_store(request, device)
-        if params.generation is not None and params.generation != device.generation:
-            raise self._stale("generation", params.generation, device.generation)
-        if params.contract_digest is not None and params.contract_digest != device.contract.digest:
-            raise self._stale("contract", params.contract_digest, device.contract.digest)
-        self._check_time(request, after_intent=False)
-        held = device.held()
-        if held is not None:
-            raise held
-
-    @staticmethod
-    def _stale(what: str, expected: object, found: object) -> DomainError:
-        message = f"{what} changed: expected {expected}, found {found}"
-        return DomainError(Code.STALE, message, what=what, expected=expected, found=found)
-
-    def _check_seen_store(self, request: Request, device: Device) -> None:
-        """A caller that saw more than this store has recorded: the store was set back. The device is held."""
-        seen = request.params.store
-        if seen is None:
-            return
-        store = self._daemon.store
-        if seen.id != str(store.store_id):
-            raise self._stale("store", seen.id, str(store.store_id))
-        if seen.seq > store.seq:
-            why = f"a caller saw record {seen.seq}, the store has {store.seq}: it was set back"
-            now_ns = self._daemon.clock.wall_ns()
-            body = self._daemon.body("hold", request.caller, None, device=device.name, summary=why)
-            store.submit(lambda conn: operations.put_hold(conn, device.locus, "hwtool", why, now_ns, body))
-            device.put_hold("hwtool", why, now_ns)
-            raise self._stale("store", seen.seq, store.seq)
-
-    def _check_time(self, request: Request, *, after_intent: bool) -> None:
-        """Refuse what comes after its not_after."""
-        expires = request.expires_boottime_ns
-        now = self._daemon.clock.boottime_ns()
-        if expires is not None and now > expires:
-            raise DomainError(
-                Code.EXPIRED,
-                f"not_after has passed by {(now - expires) // 1_000_000} ms; nothing was dispatched",
-                after_intent=after_intent,
-                not_after=request.params.not_after,
-                now=self._daemon.clock.wall_ns() // 1_000_000,
-            )
 
     def _of_row(self, request: Request, row: OpRow) -> Result:
         """The answer of a key that has a row: its own outcome, or a conflict."""
@@ -282,7 +152,7 @@ class KeyedOperations:
         result = failed(error, effects, key=params.key)
         if row is not None:
             result.id, result.verdict = row.op_id, row.verdict
-        return self._daemon.dressed(result, self._device(request))
+        return self._daemon.dressed(result, request.device)
 
     async def _ask_person(self, request: Request, resolved: Resolved) -> Result:
         """T0: the request waits for a person."""
@@ -387,22 +257,23 @@ class KeyedOperations:
         held = device.held()  # what was queued before a hold never runs after it
         if held is not None:
             raise held
-        self._check_time(request, after_intent=False)
+        check_time(self._daemon, request, after_intent=False)
         device.worker.check()
         boot = await refresh_boot(daemon, device)
         if row is not None and row.device_gen != device.generation:
             return await expire(daemon, row, "the device restarted since the approval")
         prepared = await prepare(resolved)
         if row is not None:
-            await self._check_shown(row, prepared)
-        self._check_time(request, after_intent=False)
+            self._check_shown(row, prepared)
+        check_time(self._daemon, request, after_intent=False)
         op_id = await self._intend(request, prepared, row, boot)
         return await self._dispatch(request, prepared, op_id)
 
-    async def _check_shown(self, row: OpRow, prepared: Prepared) -> None:
+    @staticmethod
+    def _check_shown(row: OpRow, prepared: Prepared) -> None:
         """A person approved exact transfers; if bits outside the request have changed since, the grant stays unused."""
         if (row.evidence or {}).get("approved_plan") != plan_digest(prepared):
-            raise self._stale("neighbours", "the transfers that were approved", "other transfers by now")
+            raise stale("neighbours", "the transfers that were approved", "other transfers by now")
 
     async def _intend(self, request: Request, prepared: Prepared, row: OpRow | None, boot: str | None) -> int:
         """T1: the intent is durable when this returns; answers the op's number."""
@@ -431,7 +302,7 @@ class KeyedOperations:
         device = prepared.resolved.device
         intent = Intent(op_id)
         try:
-            self._check_time(request, after_intent=True)
+            check_time(self._daemon, request, after_intent=True)
         except DomainError as late:
             finished = Finished("not_applied", failed(late, "none", verdict="not_applied"), [])
         else:
@@ -516,59 +387,6 @@ class KeyedOperations:
         self._after_unknown(device)
         return result
 
-    async def rehearse(self, request: Request) -> Result:
-        """The real path up to the intent, and the exact transfers; nothing is dispatched, no key is used."""
-        daemon = self._daemon
-        try:
-            if request.error is not None:
-                raise request.error
-            resolved = self._understood(request)
-            self._admit(request, resolved.device)
-            resolved.device.worker.check()
-            await refresh_boot(daemon, resolved.device)
-            prepared = await prepare(resolved)
-        except DomainError as error:
-            result = failed(error, "none", key=request.params.key)
-        else:
-            result = self._rehearsed(request, prepared)
-        result.dry_run = result.simulated = True
-        body = daemon.body("rehearsal", request.caller, request.resolved, dry_run=True, summary=result.summary)
-        await daemon.ask(lambda conn: operations.note(conn, body))
-        return daemon.dressed(result, self._device(request))
-
-    def _rehearsed(self, request: Request, prepared: Prepared) -> Result:
-        resolved = prepared.resolved
-        needs = list(resolved.approval)
-        warnings = [f"needs_approval: {why}" for why in needs]
-        if prepared.plan.may_be_partial:
-            warnings.append("may_be_partial: several transfers; it can stop with part of it done")
-        count = len(prepared.plan.steps)
-        return Result(
-            status="done",
-            ok=True,
-            effects="none",
-            key=request.params.key,
-            summary=f"{resolved.name()}: would send {count} transfer(s); nothing was sent",
-            transfers=plan_object(prepared.plan),
-            evidence={
-                "implied_reads": sorted(prepared.before),
-                "untouched": untouched(resolved),
-                "window_ms": prepared.window_ms if prepared.verifiable else 0,
-            },
-            warnings=warnings,
-        )
-
-
-def untouched(resolved: Resolved) -> list[str]:
-    """Fields of the registers written that keep their state."""
-    return [
-        f"{c.register.name}.{name}"
-        for c in resolved.changes
-        if c.update is not None
-        for name in c.register.fields
-        if name not in c.fields
-    ]
-
 
 def daemon_result(daemon: Daemon, result: Result, device: Device) -> Result:
     """A result with everything that its row must keep."""
@@ -583,18 +401,3 @@ def _repeatable(params: KeyedParams) -> dict[str, Any]:
     return {
         k: v for k, v in built.items() if k not in ("deadline_ms", "queue_ms", "not_after", "store") and v is not None
     }
-
-
-async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
-    """The device's boot evidence now; a change of it begins a new generation."""
-    evidence = await device.worker.boot_evidence(device.spec.address)
-    before = daemon.boots.get(device.name)
-    if evidence is not None and evidence != before:
-        now_ns, restarted = daemon.clock.wall_ns(), before is not None
-        row = await daemon.ask(
-            lambda conn: operations.note_boot(conn, device.locus, {"nonce": evidence}, restarted, now_ns)
-        )
-        daemon.boots[device.name] = evidence
-        if restarted:
-            device.new_generation(row.generation)
-    return evidence

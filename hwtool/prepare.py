@@ -21,7 +21,8 @@ from hwtool_contracts.cross_check import find_place, find_register
 from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.expect import expectation
-from hwtool_contracts.judge import Refused, judge_whole_value
+from hwtool_contracts.judge import Refused
+from hwtool_contracts.judge_write import judge_whole_value
 from hwtool_contracts.model import Field, Persistence, Register, Signal
 from hwtool_registers.bits import Layout, extract, hexed
 from hwtool_registers.bus import as_object

@@ -24,10 +24,7 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
         DomainError: not_found, refused, stale, unavailable, bus_fault or timeout; effects none.
     """
     device, registers, groups = clean_read(daemon.devices, params.registers)
-    if params.generation is not None and params.generation != device.generation:
-        raise _stale("generation", params.generation, device.generation)
-    if params.contract_digest is not None and params.contract_digest != device.contract.digest:
-        raise _stale("contract", params.contract_digest, device.contract.digest)
+    device.check_seen(params.generation, params.contract_digest)
     limit_s = None if params.deadline_ms is None else params.deadline_ms / 1000
     try:
         async with asyncio.timeout(limit_s):
@@ -43,11 +40,6 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
         raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue") from None
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     return daemon.dressed(_result(device, wanted, values, transfers), device)
-
-
-def _stale(what: str, expected: object, found: object) -> DomainError:
-    message = f"{what} changed: expected {expected}, found {found}"
-    return DomainError(Code.STALE, message, what=what, expected=expected, found=found)
 
 
 def _result(device: Device, registers: list[Register], values: dict[str, int], transfers: int) -> Result:

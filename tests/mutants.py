@@ -77,7 +77,7 @@ MUTANTS = [
         "the key is looked up before anything is refused",
         "hwtool/keyed.py",
         "        found = await self._look_up(request)\n",
-        "        if request.resolved is not None:\n            self._admit(request, request.resolved.device)\n"
+        "        if request.device is not None:\n            admit(self._daemon, request, request.device)\n"
         "        found = await self._look_up(request)\n",
         KEYED + "test_admission_when_refused_then_a_used_key_still_answers_and_a_fresh_one_stays_unused",
     ),
@@ -104,9 +104,9 @@ MUTANTS = [
     ),
     Mutant(
         "a held device takes no effectful request",
-        "hwtool/keyed.py",
-        "        self._check_time(request, after_intent=False)\n        held = device.held()\n",
-        "        self._check_time(request, after_intent=False)\n        held = None\n",
+        "hwtool/admission.py",
+        "    held = device.held()\n",
+        "    held = None\n",
         "tests/hwtool/test_approvals.py::test_request_when_the_device_is_held_then_held_and_no_person_is_asked",
     ),
     Mutant(
@@ -148,14 +148,14 @@ MUTANTS = [
     Mutant(
         "not_after is checked before the intent",
         "hwtool/keyed.py",
-        "        self._check_time(request, after_intent=False)\n        op_id",
+        "        check_time(self._daemon, request, after_intent=False)\n        op_id",
         "        op_id",
         KEYED + "test_not_after_when_it_passes_before_t1_then_expired_and_no_row",
     ),
     Mutant(
         "not_after is checked between the intent and the dispatch",
         "hwtool/keyed.py",
-        "            self._check_time(request, after_intent=True)\n",
+        "            check_time(self._daemon, request, after_intent=True)\n",
         "            pass\n",
         KEYED + "test_not_after_when_it_passes_while_t1_is_synced_then_done_not_applied_and_nothing_on_the_bus",
     ),

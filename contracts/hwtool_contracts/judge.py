@@ -1,4 +1,4 @@
-"""The judge: pure functions that say what a contract permits.
+"""The judge of reads, and what both judges share: pure functions that say what a contract permits.
 
 Rules
 - The effect of an access is the union over every register and field that overlaps any cell of the bus access, over
@@ -6,8 +6,6 @@ Rules
 - A cell is a byte where the chip moves its pointer, one offset where it does not (a 16-bit register behind a pointer
   register is one cell), one 16-bit register in a Modbus space.
 - Silence is `unknown`. The strictest member of a set decides.
-- A write is judged by the fields it does not leave alone: a field that is written its constant neutral value (zero
-  for write-1-to-clear, one for write-0-to-clear …) is not touched.
 
 A judgement either is data or a `Refused`; nothing here raises for what a caller asked.
 """
@@ -20,27 +18,16 @@ from enum import StrEnum
 
 from hwtool_contracts.effects import (
     READ_POLICY,
-    WRITE_POLICY,
     Basis,
-    Neutral,
     ReadEffect,
-    Reconcile,
     When,
-    WriteEffect,
     strictest,
-    worst_write,
 )
 from hwtool_contracts.model import (
     Contract,
-    Encoding,
-    Field,
     Owner,
-    Persistence,
     Register,
-    Signal,
     Space,
-    Verify,
-    WriteSpec,
 )
 
 WEAKEST_FIRST = (Basis.CONFLICTING, Basis.SILENT, Basis.HEURISTIC, Basis.ASSERTED, Basis.GENERATED, Basis.REVIEWED)
@@ -95,33 +82,6 @@ class ReadJudgement:
     block: When
     poll: When
     verify: When
-    gates: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WriteJudgement:
-    """What a write does and permits.
-
-    Attributes:
-        effect: the worst effect among the fields touched.
-        basis: the weakest provenance among them.
-        approval: why a person must agree; empty if nobody need.
-        verify: how success is shown.
-        signals: observable consequences.
-        window_ms: how long the consequence may take; None: the default.
-        reconcile: the rule that may settle an unknown outcome.
-        repeat: whether writing it again does no harm.
-        gates: fields that must be non-zero for the write to be taken.
-    """
-
-    effect: WriteEffect
-    basis: Basis
-    approval: tuple[str, ...]
-    verify: Verify
-    signals: tuple[Signal, ...]
-    window_ms: int | None
-    reconcile: Reconcile
-    repeat: When
     gates: tuple[str, ...]
 
 
@@ -236,11 +196,6 @@ def may_repeat_read(judgement: ReadJudgement, stage: Stage) -> bool:
     return stage is Stage.PREPARATION or (judgement.clean and judgement.retry in (When.YES, When.GROUP))
 
 
-def may_repeat_write(_: WriteJudgement, stage: Stage) -> bool:
-    """Whether an automatic repeat is allowed at this stage: never once it has been dispatched."""
-    return stage is Stage.PREPARATION
-
-
 def may_merge(judgement: ReadJudgement) -> bool:
     """Whether the read may be merged with its neighbours into one transfer."""
     return judgement.block is When.YES
@@ -249,314 +204,3 @@ def may_merge(judgement: ReadJudgement) -> bool:
 def may_poll(judgement: ReadJudgement, owner: Owner) -> bool:
     """Whether a watcher, a snapshot or a dump may touch the register."""
     return judgement.poll is When.YES or (judgement.poll is When.EXCLUSIVE and owner is Owner.EXCLUSIVE)
-
-
-def constant_neutral(effect: WriteEffect, width_bits: int) -> int | None:
-    """The value that leaves a field alone whatever it holds; None if there is no such constant."""
-    match WRITE_POLICY[effect].neutral:
-        case Neutral.ZERO:
-            return 0
-        case Neutral.ONE:
-            return (1 << width_bits) - 1
-        case _:
-            return None
-
-
-def _touched(
-    register: Register, value: int, named: frozenset[str] | None, loose_named: bool
-) -> list[tuple[Field | None, WriteSpec]]:
-    """The fields a write changes, with what writing them does; None stands for bits without a field.
-
-    `named` are the fields of a field update (`loose_named`: and bits of no field); None for a whole-register write,
-    which touches every field it does not write the constant neutral value into.
-    """
-    touched: list[tuple[Field | None, WriteSpec]] = []
-    covered = 0
-    for field in register.fields.values():
-        covered |= field.mask
-        if not field.access.writable or (field.reserved is not None and named is None):
-            continue
-        if named is not None:
-            if field.name in named:
-                touched.append((field, field.write))
-            continue
-        if (value & field.mask) >> field.lsb != constant_neutral(field.write.effect, field.width_bits):
-            touched.append((field, field.write))
-    if loose_named:
-        touched.append((None, register.write))
-    if named is None and covered != register.mask:
-        loose = register.mask & ~covered
-        neutral = constant_neutral(register.write.effect, register.width_bits)
-        if neutral is None or value & loose != neutral & loose or not register.fields:
-            touched.append((None, register.write))
-    return touched
-
-
-def judge_write(
-    contract: Contract,
-    register: Register,
-    value: int,
-    named: frozenset[str] | None = None,
-    loose_named: bool = False,
-) -> WriteJudgement | Refused:
-    """Judge a write of the raw `value` to the whole register.
-
-    `named` are the fields that a field update or a masked write means, `loose_named` that it means bits of no field
-    too; None: a whole-register write.
-    """
-    refused = _refuse_value(contract, register, value, named)
-    if refused is not None:
-        return refused
-    touched = _touched(register, value, named, loose_named)
-    if not touched:
-        return Refused(
-            "changes_nothing",
-            register.name,
-            None,
-            f"{register.name}: {value:#x} leaves every field alone",
-            "name the field that should change",
-        )
-    specs = [spec for _, spec in touched]
-    approval = [f"contract: {register.name} requires approval" for s in specs if s.approval == "required"][:1]
-    approval += [f"effect {s.effect} always needs approval" for s in specs if WRITE_POLICY[s.effect].always_approval][
-        :1
-    ]
-    if register.persistence is Persistence.NONVOLATILE:
-        approval.append("the value is nonvolatile")
-    effect = worst_write(frozenset(s.effect for s in specs))
-    windows = [s.window_ms for s in specs if s.window_ms is not None]
-    policy = WRITE_POLICY[effect]
-    return WriteJudgement(
-        effect=effect,
-        basis=min((s.provenance.basis for s in specs), key=WEAKEST_FIRST.index),
-        approval=tuple(approval),
-        verify=_verification(contract, register, specs),
-        signals=tuple({signal: None for s in specs for signal in s.signals}),
-        window_ms=max(windows, default=None),
-        reconcile=policy.reconcile,
-        repeat=policy.repeat,
-        gates=tuple({s.gate: None for s in [register.write, *specs] if s.gate is not None}),
-    )
-
-
-def _verification(contract: Contract, register: Register, specs: list[WriteSpec]) -> Verify:
-    """How success is shown: the most demanding of the touched fields' own words, else what the effect allows."""
-    stated = [s.verify for s in specs if s.verify is not None]
-    for by in ("read_back", "signal"):
-        for verify in stated:
-            if verify.by == by:
-                return verify if by == "signal" or readable_back(contract, register, verify) else Verify("none")
-    if stated:
-        return Verify("none")
-    worst = WRITE_POLICY[worst_write(frozenset(s.effect for s in specs))]
-    if worst.verify is When.NO:
-        return Verify("signal") if any(s.signals for s in specs) else Verify("none")
-    own = Verify("read_back")
-    return own if readable_back(contract, register, own) else Verify("none")
-
-
-def readable_back(contract: Contract, register: Register, verify: Verify) -> bool:
-    """Whether the register that would be read back can be read cleanly."""
-    target = contract.registers.get(verify.register) if verify.register is not None else register
-    if target is None or not target.access.readable:
-        return False
-    judged = judge_read(contract, (target,))
-    return isinstance(judged, ReadJudgement) and judged.clean
-
-
-def _refuse_value(contract: Contract, register: Register, value: int, named: frozenset[str] | None) -> Refused | None:
-    name = register.name
-    if not register.access.writable:
-        return Refused(
-            "read_only", name, None, f"{name} cannot be written (access {register.access})", "read it instead"
-        )
-    if not 0 <= value <= register.mask:
-        return Refused(
-            "out_of_range",
-            name,
-            None,
-            f"{name} has {register.width_bits} bits; {value:#x} does not fit",
-            f"a value from 0 to {register.mask:#x}",
-        )
-    whole = judge_whole_value(register, value) if named is None else None
-    if whole is not None:
-        return whole
-    for field in register.fields.values():
-        part = (value & field.mask) >> field.lsb
-        if named is not None and field.name not in named:
-            continue
-        if not field.access.writable:
-            if named is not None:
-                return Refused("read_only", name, field.name, f"{name}.{field.name} cannot be written", "leave it out")
-            continue
-        if field.reserved is not None and (
-            named is not None or (field.reserved != "keep" and part != _reserved_value(field))
-        ):
-            return Refused(
-                "reserved_bits",
-                name,
-                field.name,
-                f"{name}.{field.name} is reserved and must be {field.reserved}; {part:#x} was given",
-                f"write {_reserved_value(field):#x} there, or update the fields you mean",
-            )
-        outside = _outside(field.write, part, field.quantity.encoding)
-        if outside is not None:
-            return Refused(outside[0], name, field.name, f"{name}.{field.name}: {outside[1]}", outside[2])
-    for assume in contract.assumes:
-        if assume.register == name and (named is None or assume.field in named):
-            field = register.fields[assume.field]
-            part = (value & field.mask) >> field.lsb
-            if part != assume.value:
-                return Refused(
-                    "breaks_assumption",
-                    name,
-                    field.name,
-                    f"{name}.{field.name} = {part} would make this contract's {assume.purpose} wrong",
-                    f"keep {field.name} = {assume.value}",
-                )
-    return None
-
-
-def judge_whole_value(register: Register, value: int) -> Refused | None:
-    """Refuse a whole value that the register's own mask, limits or values do not admit.
-
-    A field update is judged by its fields first, and by this once its whole value is known.
-    """
-    outside = _outside(register.write, value, register.quantity.encoding)
-    if outside is None:
-        return None
-    return Refused(outside[0], register.name, None, f"{register.name}: {outside[1]}", outside[2])
-
-
-def _reserved_value(field: Field) -> int:
-    return (1 << field.width_bits) - 1 if field.reserved == "one" else 0
-
-
-def _outside(spec: WriteSpec, value: int, encoding: Encoding) -> tuple[str, str, str] | None:
-    """The rule that a raw value breaks, with message and cure. Limits of floats are judged by `judge_number`."""
-    if spec.mask is not None and value & ~spec.mask:
-        return "outside_mask", f"{value:#x} has bits outside the mask {spec.mask:#x}", f"only bits of {spec.mask:#x}"
-    if spec.limits is not None and encoding not in (Encoding.FLOAT32, Encoding.FLOAT64):
-        low, high = spec.limits.minimum, spec.limits.maximum
-        if (low is not None and value < low) or (high is not None and value > high):
-            span = f"{low if low is not None else 0} to {high if high is not None else 'the top of the register'}"
-            return "out_of_limits", f"{value:#x} ({value}) is outside its limits", f"a value from {span}"
-    if spec.values and value not in spec.values.values():
-        words = ", ".join(f"{n} = {v:#x}" for n, v in spec.values.items())
-        return "not_a_value", f"{value:#x} is not a value that may be written", f"one of {words}"
-    return None
-
-
-def judge_number(register: Register, number: float, field: Field | None = None) -> Refused | None:
-    """Refuse a floating-point value outside the limits of the register or field, which are in its unit."""
-    place = register if field is None else field
-    limits = place.write.limits
-    if limits is None:
-        return None
-    if (
-        number != number
-        or (limits.minimum is not None and number < limits.minimum)
-        or (limits.maximum is not None and number > limits.maximum)
-    ):
-        return Refused(
-            "out_of_limits",
-            register.name,
-            None if field is None else field.name,
-            f"{register.name}: {number} is outside its limits",
-            f"a value from {limits.minimum} to {limits.maximum} {place.quantity.unit or ''}".rstrip(),
-        )
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateJudgement:
-    """How a field update is put together.
-
-    Attributes:
-        needs_current: True if the register must be read first.
-        constant: value of all bits that do not come from the current value or the caller.
-        from_current: mask of the bits that are written back as they were read.
-    """
-
-    needs_current: bool
-    constant: int
-    from_current: int
-
-
-def judge_update(
-    contract: Contract, register: Register, named: frozenset[str], loose_mask: int = 0
-) -> UpdateJudgement | Refused:
-    """Judge whether the named fields, and bits of no field, can be changed while every other one is left alone."""
-    name = register.name
-    unknown = sorted(named - set(register.fields))
-    if unknown:
-        return Refused(
-            "no_such_field",
-            name,
-            unknown[0],
-            f"{name} has no field {unknown[0]}",
-            "one of " + ", ".join(register.fields),
-        )
-    constant = from_current = covered = 0
-    for field in register.fields.values():
-        covered |= field.mask
-        if field.name in named or not field.access.writable:
-            continue
-        if field.reserved in ("zero", "one"):
-            constant |= _reserved_value(field) << field.lsb
-            continue
-        kept = _neutral_of(field.write.effect, field.volatile, register, f"{name}.{field.name}", field.width_bits)
-        if isinstance(kept, Refused):
-            return kept
-        if kept is None:
-            from_current |= field.mask
-        else:
-            constant |= kept << field.lsb
-    loose = register.mask & ~covered & ~loose_mask
-    if loose:
-        kept = _neutral_of(
-            register.write.effect, register.volatile, register, f"{name} (bits {loose:#x})", register.width_bits
-        )
-        if isinstance(kept, Refused):
-            return kept
-        if kept is None:
-            from_current |= loose
-        else:
-            constant |= kept & loose
-    if from_current:
-        judged = judge_read(contract, (register,))
-        if isinstance(judged, Refused) or not judged.clean:
-            blocking = next((f.name for f in register.fields.values() if f.mask & from_current), None)
-            return Refused(
-                "unsafe_update",
-                name,
-                blocking,
-                f"{name}: the other bits ({from_current:#x}) must be read first, and that read is not clean",
-                "write the whole register with reg.write, stating every bit",
-            )
-    return UpdateJudgement(bool(from_current), constant, from_current)
-
-
-def _neutral_of(
-    effect: WriteEffect, volatile: bool, register: Register, where: str, width_bits: int
-) -> int | Refused | None:
-    """The constant that leaves a field alone, None for its current value, or why there is neither."""
-    constant = constant_neutral(effect, width_bits)
-    if constant is not None:
-        return constant
-    if WRITE_POLICY[effect].neutral in (Neutral.CURRENT, Neutral.NON_LOCKING):
-        if volatile:
-            why = "hardware changes it by itself"
-        elif register.owner is Owner.SHARED:
-            why = "another master may write it"
-        else:
-            return None
-    else:
-        why = f"writing it ({effect}) always has an effect"
-    return Refused(
-        "unsafe_update",
-        register.name,
-        where.partition(".")[2] or None,
-        f"{where} has no value that leaves it alone: {why}",
-        "write the whole register with reg.write, stating every bit",
-    )

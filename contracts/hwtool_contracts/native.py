@@ -12,12 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from hwtool_contracts.cross_check import check_references
-from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
 from hwtool_contracts.model import (
     UNKNOWN_READ,
     UNKNOWN_WRITE,
@@ -27,25 +25,18 @@ from hwtool_contracts.model import (
     BusAccess,
     ByteOrder,
     Contract,
-    Encoding,
     Field,
     Group,
     I2cAccess,
     Identity,
-    Limits,
     ModbusAccess,
     Owner,
     Persistence,
-    Provenance,
-    Quantity,
-    ReadSpec,
     Register,
     Selector,
-    Signal,
     Space,
-    Verify,
-    WriteSpec,
 )
+from hwtool_contracts.native_specs import quantity, read_spec, write_spec
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
 MAX_WIDTH_BITS: Final = 64
@@ -59,11 +50,6 @@ REGISTER_NOT_YET: Final = frozenset(
     | {"scale_from", "exponent_from", "reset_mask", "may_block", "confidential", "erratum", "verified"}
 )
 FIELD_NOT_YET: Final = frozenset({"parts", "scale_from", "exponent_from", "erratum", "confidential"})
-READ_NOT_YET: Final = frozenset({"element_bytes", "ack_by", "reseek", "state"})
-WRITE_NOT_YET: Final = frozenset(
-    {"triggers", "commit_by", "resets", "readdresses", "absolute", "busy_retry", "irreversible", "unlock"}
-    | {"delay_after_ms", "max_rate_per_min"}
-)
 CLUSTER_NOT_YET: Final = frozenset({"aliases"})
 IDENTITY_NOT_YET: Final = frozenset({"command", "serial"})
 
@@ -208,150 +194,12 @@ class _Loader:
         self.default_volatile = bool(table.flag("volatile", False))
         self.default_owner = table.choice("owner", Owner) or self.default_owner
         self.default_persistence = table.choice("persistence", Persistence) or self.default_persistence
-        self.default_read = self._read(table, UNKNOWN_READ)
-        self.default_write = self._write(table, UNKNOWN_WRITE, MAX_WIDTH_BITS)
+        self.default_read = read_spec(table, UNKNOWN_READ)
+        self.default_write = write_spec(table, UNKNOWN_WRITE, MAX_WIDTH_BITS)
         for key, spec in (("read", self.default_read), ("write", self.default_write)):
             if key in table and spec.provenance.source is None:
                 table.fault(key, "a default without a source is silence", None, "source = document and section")
         table.done()
-
-    def _provenance(self, table: Table) -> Provenance:
-        basis = table.choice("provenance", Basis) or Basis.ASSERTED
-        seen, source = table.text("seen"), table.text("source")
-        if seen not in (None, "page", "driver"):
-            table.fault("seen", "not in the vocabulary", repr(seen), "page or driver")
-            seen = None
-        if basis is Basis.REVIEWED and (seen is None or source is None):
-            table.fault("provenance", "reviewed without evidence", "reviewed", "seen = page or driver, and source")
-        return Provenance(basis, cast(Literal["page", "driver"] | None, seen), source)
-
-    def _read(self, owner: Table, inherited: ReadSpec) -> ReadSpec:
-        table = owner.table("read", READ_NOT_YET)
-        if table is None:
-            return inherited
-        effects = table.choices("effects", ReadEffect)
-        provenance = self._provenance(table) if effects is not None else inherited.provenance
-        if provenance.basis is Basis.CONFLICTING:
-            effects = frozenset({ReadEffect.UNKNOWN})
-        rest: dict[str, Any] = {
-            "affects": table.strings("affects"),
-            "level": table.text("level"),
-            "when_empty": table.text("when_empty"),
-            "max_burst": table.integer("max_burst", low=1, high=4096),
-            "peek": table.text("peek"),
-            "gate": table.text("gate"),
-        }
-        if effects is None and "effects" not in table:
-            table.fault("effects", "key is missing", None, "effects = [...], or no read table at all")
-        table.done()
-        try:
-            return ReadSpec(effects or frozenset({ReadEffect.UNKNOWN}), provenance, **rest)
-        except ValueError as error:
-            table.fault("effects", str(error), sorted(effects or ()), "a basis that somebody has seen, or unknown")
-            return UNKNOWN_READ
-
-    def _write(self, owner: Table, inherited: WriteSpec, width_bits: int) -> WriteSpec:
-        is_float = str(owner.data.get("encoding", "")).startswith("float")
-        table = owner.table("write", WRITE_NOT_YET)
-        if table is None:
-            return inherited
-        effect = table.choice("effect", WriteEffect, required=True) or WriteEffect.UNKNOWN
-        provenance = self._provenance(table)
-        if provenance.basis is Basis.CONFLICTING:
-            effect = WriteEffect.UNKNOWN
-        top_value = (1 << width_bits) - 1
-        approval = table.text("approval") or "none"
-        if approval not in ("none", "required"):
-            table.fault("approval", "not in the vocabulary", repr(approval), "none or required")
-        rest: dict[str, Any] = {
-            "affects": table.strings("affects"),
-            "verify": self._verify(table, top_value),
-            "mask": table.integer("mask", low=1, high=top_value),
-            "signals": tuple(self._signals(table)),
-            "window_ms": table.integer("window_ms", low=1, high=600_000),
-            "approval": approval,
-            "limits": self._limits(table, top_value, is_float),
-            "values": table.named_integers("values", top_value),
-            "gate": table.text("gate"),
-        }
-        table.done()
-        try:
-            return WriteSpec(effect, provenance, **rest)
-        except ValueError as error:
-            table.fault("effect", str(error), effect, "a basis that somebody has seen, or unknown")
-            return UNKNOWN_WRITE
-
-    def _verify(self, table: Table, top_value: int) -> Verify | None:
-        if isinstance(table.data.get("verify"), dict):
-            inner = table.table("verify", frozenset({"tolerance", "consumes"}))
-            assert inner is not None  # narrowed by the isinstance above
-            by = inner.text("by", required=True) or "none"
-            verify = (by, inner.text("register"), inner.integer("mask", low=1, high=top_value))
-            inner.done()
-        else:
-            word = table.text("verify")
-            if word is None:
-                return None
-            verify = (word, None, None)
-        if verify[0] not in ("read_back", "signal", "none"):
-            table.fault("verify", "not in the vocabulary", repr(verify[0]), "read_back, signal or none")
-            return None
-        return Verify(cast(Literal["read_back", "signal", "none"], verify[0]), verify[1], verify[2])
-
-    def _signals(self, table: Table) -> list[Signal]:
-        value = table.raw("signals")
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            table.fault("signals", "wrong type", repr(value), "a list of names or of {register, delta | equals}")
-            return []
-        signals = []
-        for index, item in enumerate(value):
-            if isinstance(item, str):
-                signals.append(Signal(item))
-            elif isinstance(item, dict):
-                inner = Table(item, f"{table.where}.signals[{index}]", table.file, table.faults)
-                name, delta, equals = (
-                    inner.text("register", required=True),
-                    inner.integer("delta"),
-                    inner.integer("equals"),
-                )
-                inner.done()
-                if delta is not None and equals is not None:
-                    inner.fault("delta", "delta and equals exclude each other", None, "one of them")
-                signals.append(Signal(name or "", delta, equals))
-            else:
-                table.fault("signals", "wrong type in the list", repr(item), "a name or a table")
-        return signals
-
-    def _limits(self, table: Table, top_value: int, is_float: bool) -> Limits | None:
-        inner = table.table("limits")
-        if inner is None:
-            return None
-        low: Decimal | int | None
-        high: Decimal | int | None
-        if is_float:
-            low, high = inner.decimal("min"), inner.decimal("max")
-        else:
-            low, high = inner.integer("min", low=0, high=top_value), inner.integer("max", low=0, high=top_value)
-        inner.done()
-        if low is not None and high is not None and low > high:
-            inner.fault("min", "min is above max", low, f"at most {high}")
-        return Limits(low, high)
-
-    def _quantity(self, table: Table, width_bits: int) -> Quantity:
-        encoding = table.choice("encoding", Encoding) or Encoding.UNSIGNED
-        if table.flag("signed", False):
-            if encoding not in (Encoding.UNSIGNED, Encoding.TWOS_COMPLEMENT):
-                table.fault("signed", f"signed does not go with {encoding}", "true", "signed left out")
-            encoding = Encoding.TWOS_COMPLEMENT
-        wanted = {Encoding.FLOAT32: 32, Encoding.FLOAT64: 64}.get(encoding)
-        if wanted is not None and width_bits != wanted:
-            table.fault("encoding", f"{encoding} has {wanted} bits", width_bits, f"width_bits = {wanted}")
-        scale = table.decimal("scale")
-        if scale == 0:
-            table.fault("scale", "a scale of zero loses the value", 0, "another number")
-        return Quantity(encoding, scale, table.decimal("add"), table.text("unit"))
 
     def _register(self, name: str, table: Table, at: int, prefix: str = "") -> None:
         space = table.choice("space", Space) or Space.MEMORY
@@ -365,8 +213,8 @@ class _Loader:
         where = at + (offset or 0) - (self.modbus_base if modbus else 0)
         if where < 0:
             table.fault("offset", "below the base of the numbering", offset, f"at least {self.modbus_base}")
-        read = self._read(table, self.default_read)
-        write = self._write(table, self.default_write, width)
+        read = read_spec(table, self.default_read)
+        write = write_spec(table, self.default_write, width)
         access = table.choice("access", Access, required=True) or Access.NONE
         volatile = bool(table.flag("volatile", self.default_volatile))
         top_value = (1 << width) - 1
@@ -388,7 +236,7 @@ class _Loader:
             byte_order=table.choice("byte_order", ByteOrder) or (ByteOrder.BIG if modbus else self.byte_order),
             word_order=table.choice("word_order", ByteOrder) or self.word_order,
             values=table.named_integers("values", top_value),
-            quantity=self._quantity(table, width),
+            quantity=quantity(table, width),
         )
         register = replace(register, fields=self._fields(table, register))
         count = table.integer("count", low=1, high=MAX_REGISTERS)
@@ -432,12 +280,12 @@ class _Loader:
                 msb=msb,
                 lsb=lsb,
                 access=table.choice("access", Access) or register.access,
-                read=self._read(table, register.read),
-                write=self._write(table, inherited, width),
+                read=read_spec(table, register.read),
+                write=write_spec(table, inherited, width),
                 reset=table.integer("reset", low=0, high=(1 << width) - 1),
                 volatile=bool(table.flag("volatile", register.volatile)),
                 values=table.named_integers("values", (1 << width) - 1),
-                quantity=self._quantity(table, width),
+                quantity=quantity(table, width),
                 reserved=cast(Literal["keep", "zero", "one"] | None, reserved),
             )
             if field.mask & taken:

@@ -14,7 +14,8 @@ from typing import Any
 from hwtool.checks.rig import OPERATOR, Check, Rig
 from hwtool.devices import Device
 from hwtool_contracts.effects import ReadEffect, WriteEffect
-from hwtool_contracts.judge import ReadJudgement, Refused, judge_number, judge_update, judge_write
+from hwtool_contracts.judge import ReadJudgement, Refused
+from hwtool_contracts.judge_write import judge_number, judge_update, judge_write
 from hwtool_contracts.model import Encoding, Field, Register
 from hwtool_registers.bits import extract
 from hwtool_registers.value import as_float

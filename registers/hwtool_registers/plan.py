@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hwtool_contracts.judge import UpdateJudgement
+from hwtool_contracts.judge_write import UpdateJudgement
 from hwtool_contracts.model import Contract, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
 from hwtool_registers.bus import RegisterRead, RegisterWrite, Transfer

@@ -9,20 +9,22 @@ from hwtool_contracts.judge import (
     ReadJudgement,
     Refused,
     Stage,
-    UpdateJudgement,
-    WriteJudgement,
-    judge_number,
     judge_read,
-    judge_update,
-    judge_write,
     may_merge,
     may_poll,
     may_repeat_read,
-    may_repeat_write,
     overlapping,
-    readable_back,
     refuse_as_clean,
     refuse_as_effectful,
+)
+from hwtool_contracts.judge_write import (
+    UpdateJudgement,
+    WriteJudgement,
+    judge_number,
+    judge_update,
+    judge_write,
+    may_repeat_write,
+    readable_back,
 )
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Contract, Owner, Verify

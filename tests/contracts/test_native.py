@@ -16,13 +16,12 @@ from hwtool_contracts.native import (
     FIELD_NOT_YET,
     I2C_NOT_YET,
     IDENTITY_NOT_YET,
-    READ_NOT_YET,
     REGISTER_NOT_YET,
     TOP_NOT_YET,
-    WRITE_NOT_YET,
     load_contract,
     parse_contract,
 )
+from hwtool_contracts.native_specs import READ_NOT_YET, WRITE_NOT_YET
 from hwtool_contracts.toml_reader import Faults
 
 HEAD = """

@@ -1399,12 +1399,12 @@ def test_refusal_when_the_engine_is_asked_for_a_request_without_resolution_then_
     play: Play, tmp_path: Path
 ) -> None:
     async def life(lab: Lab) -> None:
-        from hwtool.keyed import KeyedOperations, Request
+        from hwtool.admission import Request, understood
         from hwtool_contracts.messages import WriteParams
 
         params = WriteParams(register="toy.R", value=1, key=KEY)
         with pytest.raises(DomainError) as raised:
-            KeyedOperations._understood(Request(AGENT, params, None, None, None, b"", None))
+            understood(Request(AGENT, params, None, None, None, b"", None))
         assert raised.value.code is Code.INTERNAL
         assert isinstance(await lab.ask("describe"), Result)
 

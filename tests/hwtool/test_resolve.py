@@ -19,21 +19,9 @@ from hwtool.catalogue import cursor_of
 from hwtool.clock import Clock
 from hwtool.config import Board, DeviceSpec
 from hwtool.devices import Device
+from hwtool.digest import CONTRACT_MEMBERS, describe_differences, differences, digest_input, digest_of
 from hwtool.journal import REDACTED
-from hwtool.resolve import (
-    CONTRACT_MEMBERS,
-    Resolved,
-    clean_read,
-    describe_differences,
-    differences,
-    digest_input,
-    digest_of,
-    find_device,
-    find_members,
-    resolve_read,
-    resolve_update,
-    resolve_write,
-)
+from hwtool.resolve import Resolved, clean_read, find_device, find_members, resolve_read, resolve_update, resolve_write
 from hwtool.worker import BusWorker
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import ReadEffectfulParams, StoreSeen, UpdateParams, Value, ValueObject, WriteParams

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwtool_contracts.judge import UpdateJudgement, judge_update
+from hwtool_contracts.judge_write import UpdateJudgement, judge_update
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Contract, Register, Space
 from hwtool_contracts.native import parse_contract
