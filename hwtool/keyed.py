@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
+
 from hwtool.admission import KeyedParams, Request, admit, check_time, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
 from hwtool.devices import Device, stale
@@ -71,7 +73,7 @@ class KeyedOperations:
         request = request_of(self._daemon, caller, params)
         if params.dry_run:
             return await rehearse(self._daemon, request)
-        place = (caller.principal, params.key)
+        place, joined = (caller.principal, params.key), False
         running = self._running.get(place)
         if running is None:
             task = asyncio.get_running_loop().create_task(self._answer(request))
@@ -82,12 +84,14 @@ class KeyedOperations:
         elif running.request.digest != request.digest or request.error is not None:
             return self._conflict(request, running.request.content, "unknown", None)
         else:
-            task = running.task
+            task, joined = running.task, True
         deadline_s = None if params.deadline_ms is None else params.deadline_ms / 1000
         done, _ = await asyncio.wait({task}, timeout=deadline_s)
         if not done:
             return self._daemon.dressed(in_progress(params.key, None), request.device)
-        return task.result()
+        result = task.result()
+        # who joined gets the outcome of the other's request, if it came so far as to have one
+        return msgspec.structs.replace(result, replayed=True) if joined and result.id is not None else result
 
     async def _answer(self, request: Request) -> Result:
         """The whole life; every way out is a result."""
@@ -395,8 +399,6 @@ def daemon_result(daemon: Daemon, result: Result, device: Device) -> Result:
 
 def _repeatable(params: KeyedParams) -> dict[str, Any]:
     """The parameters that an approval screen needs to resolve the request again."""
-    import msgspec
-
     built: dict[str, Any] = msgspec.to_builtins(params)
     return {
         k: v for k, v in built.items() if k not in ("deadline_ms", "queue_ms", "not_after", "store") and v is not None

@@ -148,6 +148,7 @@ def test_key_when_sent_twice_at_once_then_one_execution(play: Play, tmp_path: Pa
         results = await asyncio.gather(*(lab.ask("reg.write", **WRITE) for _ in range(5)))
         assert {r.id for r in results} == {results[0].id}
         assert {r.verdict for r in results} == {"applied"}
+        assert [r.replayed for r in results] == [False, True, True, True, True]
         assert lab.writes("R") == 1
 
     play(life, toy_board(tmp_path, R))
