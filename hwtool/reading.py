@@ -13,7 +13,7 @@ from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.messages import ReadParams, Result
-from hwtool_contracts.model import Register
+from hwtool_contracts.model import Group, Register
 from hwtool_registers.bits import hexed
 
 
@@ -25,21 +25,29 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
     """
     device, registers, groups = clean_read(daemon.devices, params.registers)
     device.check_seen(params.generation, params.contract_digest)
-    limit_s = None if params.deadline_ms is None else params.deadline_ms / 1000
-    try:
-        async with asyncio.timeout(limit_s):
-            device.worker.check()
-            await check_assumptions(device)
-            values, transfers = await device.read_many(registers) if registers else ({}, 0)
-            for group in groups:
-                found, more = await device.read_group(group)
-                values |= found
-                transfers += more
-    except TimeoutError:
-        message = f"{device.name} was not read within {params.deadline_ms} ms"
-        raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue") from None
+    if params.deadline_ms is None:
+        values, transfers = await _values(device, registers, groups)
+    else:
+        try:
+            async with asyncio.timeout(params.deadline_ms / 1000):
+                values, transfers = await _values(device, registers, groups)
+        except TimeoutError:
+            message = f"{device.name} was not read within {params.deadline_ms} ms"
+            raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue") from None
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     return daemon.dressed(_result(device, wanted, values, transfers), device)
+
+
+async def _values(device: Device, registers: list[Register], groups: list[Group]) -> tuple[dict[str, int], int]:
+    """The values of registers and groups, and the transfers they took."""
+    device.worker.check()
+    await check_assumptions(device)
+    values, transfers = await device.read_many(registers) if registers else ({}, 0)
+    for group in groups:
+        found, more = await device.read_group(group)
+        values |= found
+        transfers += more
+    return values, transfers
 
 
 def _result(device: Device, registers: list[Register], values: dict[str, int], transfers: int) -> Result:

@@ -9,11 +9,12 @@ import msgspec
 from hwtool_contracts.errors import Code, DomainError, Retry
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.messages import Result
-from hwtool_contracts.model import Register
+from hwtool_contracts.model import Quantity, Register
 from hwtool_registers.bits import extract, hexed
 from hwtool_registers.value import Slot, decode, json_number
 
 Effects = Literal["applied", "none", "unknown"]
+PLAIN = Quantity()
 OK_VERDICTS = frozenset({"applied", "satisfied"})
 
 
@@ -73,13 +74,17 @@ def shown_value(device: str, register: Register, raw: int, judged: ReadJudgement
 
 
 def _number(slot: Slot, raw: int) -> dict[str, Any]:
-    number = decode(slot, raw)
-    shown: dict[str, Any] = {"value": None if number is None else json_number(number)}
+    if slot.quantity is PLAIN or slot.quantity == PLAIN:  # most fields: no arithmetic, no decimals
+        shown: dict[str, Any] = {"value": raw}
+    else:
+        number = decode(slot, raw)
+        shown = {"value": None if number is None else json_number(number)}
     if slot.quantity.unit is not None:
         shown["unit"] = slot.quantity.unit
-    name = next((n for n, v in slot.values.items() if v == raw), None)
-    if name is not None:
-        shown["name"] = name
+    if slot.values:
+        name = next((n for n, v in slot.values.items() if v == raw), None)
+        if name is not None:
+            shown["name"] = name
     return shown
 
 

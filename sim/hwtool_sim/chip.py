@@ -53,6 +53,10 @@ class Chip:
                 level, part = place
                 mask = level.mask if part is None else part.mask
                 self._levels.setdefault(level.name, []).append((mask, register.name))
+        self._at: dict[tuple[Space, int], list[Register]] = {}
+        for register in contract.registers.values():
+            for cell in cells(contract, register):
+                self._at.setdefault((register.space, cell), []).append(register)
         self.reset()
 
     def reset(self) -> None:
@@ -142,9 +146,7 @@ class Chip:
         Where several registers share a place, the first declared answers: storage of its own for each, since a
         contract does not say which bits they share.
         """
-        for register in self.contract.registers.values():
-            if register.space is not space or at not in cells(self.contract, register):
-                continue
+        for register in self._at.get((space, at), []):
             if not (register.access.readable if readable else register.access.writable):
                 continue
             if register.bank is not None and not self._selected(register.bank):
