@@ -77,7 +77,7 @@ def request_of(daemon: Daemon, caller: Caller, params: KeyedParams) -> Request:
     return Request(caller, params, resolved, error, content, digest, expires)
 
 
-def admit(daemon: Daemon, request: Request, device: Device) -> None:
+async def admit(daemon: Daemon, request: Request, device: Device) -> None:
     """What is checked of a fresh key before it waits for anything.
 
     Raises:
@@ -89,7 +89,7 @@ def admit(daemon: Daemon, request: Request, device: Device) -> None:
         raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
-    _check_seen_store(daemon, request, device)
+    await _check_seen_store(daemon, request, device)
     device.check_seen(params.generation, params.contract_digest)
     check_time(daemon, request, after_intent=False)
     held = device.held()
@@ -97,7 +97,7 @@ def admit(daemon: Daemon, request: Request, device: Device) -> None:
         raise held
 
 
-def _check_seen_store(daemon: Daemon, request: Request, device: Device) -> None:
+async def _check_seen_store(daemon: Daemon, request: Request, device: Device) -> None:
     """A caller that saw more than this store has recorded: the store was set back. The device is held."""
     seen = request.params.store
     if seen is None:
@@ -108,9 +108,10 @@ def _check_seen_store(daemon: Daemon, request: Request, device: Device) -> None:
     if seen.seq > store.seq:
         why = f"a caller saw record {seen.seq}, the store has {store.seq}: it was set back"
         now_ns = daemon.clock.wall_ns()
-        body = daemon.body("hold", request.caller, None, device=device.name, summary=why)
-        store.submit(lambda conn: operations.put_hold(conn, device.locus, "hwtool", why, now_ns, body))
-        device.put_hold("hwtool", why, now_ns)
+        if not request.params.dry_run:  # a rehearsal says it, and changes nothing
+            body = daemon.body("hold", request.caller, None, device=device.name, summary=why)
+            device.put_hold("hwtool", why, now_ns)
+            await daemon.ask(lambda conn: operations.put_hold(conn, device.locus, "hwtool", why, now_ns, body))
         raise stale("store", seen.seq, store.seq)
 
 

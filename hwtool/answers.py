@@ -43,4 +43,5 @@ def unknown_result(row: OpRow) -> Result:
     message = f"{name}: the outcome of operation {row.op_id} is unknown"
     stage = (row.evidence or {}).get("how", "bus")
     error = DomainError(Code.OUTCOME_UNKNOWN, message, op=row.op_id, stage=stage, evidence=row.evidence, settled=False)
-    return failed(error, "unknown", id=row.op_id, key=row.key, evidence=row.evidence)
+    values = (row.response or {}).get("values")  # of a read that stopped half way: what came is kept
+    return failed(error, "unknown", id=row.op_id, key=row.key, evidence=row.evidence, values=values)

@@ -8,6 +8,7 @@ approved, and an answer sooner than a person can read is refused.
 from __future__ import annotations
 
 import hmac
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -44,7 +45,11 @@ class Approvals:
         await expire_unanswered(self._daemon)
         rows = await self._daemon.ask(lambda conn: operations.in_state(conn, "PENDING"))
         result = Result(status="done", ok=True, effects="none", summary=f"{len(rows)} request(s) wait")
-        result.approvals = [self._line(row) for row in rows]
+        grants = [await self._daemon.ask(partial(operations.grant_of, op_id=row.op_id)) for row in rows]
+        result.approvals = [
+            self._line(row) | {"approved_by": None if grant is None else grant.approver}
+            for row, grant in zip(rows, grants, strict=True)
+        ]
         return self._daemon.dressed(result)
 
     def _line(self, row: OpRow) -> dict[str, Any]:
@@ -65,7 +70,11 @@ class Approvals:
         if row is None or row.state != "PENDING":
             state = "none of this number" if row is None else f"operation {op_id} is {row.state}"
             raise DomainError(
-                Code.NOT_FOUND, f"no pending approval {op_id}: {state}", searched=str(op_id), suggestions=[]
+                Code.NOT_FOUND,
+                f"no pending approval {op_id}: {state}",
+                hint="approval.list shows what waits",
+                searched=str(op_id),
+                suggestions=[],
             )
         return row
 
@@ -121,6 +130,9 @@ class Approvals:
         """Grant a request once, for as long as a person would wait for it."""
         daemon = self._daemon
         row = await self._pending(op_id)
+        if await daemon.ask(partial(operations.grant_of, op_id=op_id)) is not None:
+            hint = "it runs when it is repeated; another picture needs a request under a new key"
+            raise self._refused(row, "already_approved", "it has been approved", hint)
         shown = self._shown.get(op_id)
         device = daemon.device_at(row.locus)
         if shown is None:
@@ -140,9 +152,6 @@ class Approvals:
         )
         if why_not is not None:
             raise DomainError(Code.DENIED, why_not, reason=why_not, required="another operator")
-        if await daemon.ask(lambda conn: operations.grant_of(conn, op_id)) is not None:
-            hint = "it runs when it is repeated; another picture needs a request under a new key"
-            raise self._refused(row, "already_approved", "it has been approved", hint)
         expires = daemon.clock.boottime_ns() + GRANT_NS
         given = Grant(caller.principal, "granted", daemon.boot_id, expires, False)
         body = daemon.body("approved", caller, None, device=row.request["device"], plan=shown[1])

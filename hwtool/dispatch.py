@@ -21,7 +21,7 @@ from hwtool.prepare import Prepared
 from hwtool.results import failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
-from hwtool_registers.bits import hexed
+from hwtool_registers.bits import from_bytes, hexed
 from hwtool_registers.bus import Ambiguous, Confirmed, Rejected
 from hwtool_registers.plan import Plan, Role, pieces_of
 
@@ -153,6 +153,7 @@ def _stopped(
     """A plan that did not get to its end."""
     name = prepared.resolved.name()
     total = len(prepared.plan.accesses)
+    values = _in_hand(prepared, sent.answers)
     evidence |= {"how": "bus", "fault": answer.fault, "done": sent.done, "total": total}
     if sent.at is Role.SELECT:
         message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
@@ -164,7 +165,7 @@ def _stopped(
             error = DomainError(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage.value, evidence=evidence, settled=False
             )
-            return Finished(None, failed(error, "unknown", evidence=evidence), sent.answers)
+            return Finished(None, failed(error, "unknown", evidence=evidence, values=values), sent.answers)
         case Rejected(fault, proof):
             evidence["proof"] = proof
             if sent.done:
@@ -172,11 +173,28 @@ def _stopped(
                 error = DomainError(
                     Code.NOT_APPLIED, message, after_intent=True, verdict="partial", done=sent.done, total=total
                 )
-                return Finished("partial", failed(error, "applied", evidence=evidence, verdict="partial"), sent.answers)
+                result = failed(error, "applied", evidence=evidence, verdict="partial", values=values)
+                return Finished("partial", result, sent.answers)
             message = f"{name}: {fault}; nothing happened"
             error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=fault, stage="dispatch")
             result = failed(error, "none", evidence=evidence, verdict="not_applied")
             return Finished("not_applied", result, sent.answers)
+
+
+def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] | None:
+    """The values of a read that stopped half way, as far as they came: they are gone from the device."""
+    device = prepared.resolved.device
+    shown = []
+    for piece in prepared.plan.pieces:
+        register = device.contract.registers[piece.register]
+        if piece.access < len(answers) and len(answers[piece.access]) >= piece.start + piece.size_bytes:
+            data = answers[piece.access][piece.start : piece.start + piece.size_bytes]
+            size = register.size_bytes
+            shown += [
+                shown_value(device.name, register, from_bytes(register, data[i : i + size]))
+                for i in range(0, len(data), size)
+            ]
+    return shown or None
 
 
 def _read_finished(intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any]) -> Finished:

@@ -25,6 +25,7 @@ from hwtool.generation import refresh_boot
 from hwtool.journal import entry
 from hwtool.keyed import KeyedOperations
 from hwtool.outcome import NeedsPerson, Verdict
+from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller
 from hwtool.recovery import Settlement, orphans, owed_of, run_rules, settle
 from hwtool.resolve import find_device
@@ -58,6 +59,8 @@ from hwtool_store.faults import StoreRefused, StoreRule
 from hwtool_store.operations import OpRow, Tombstone
 
 PLAN_KEY = "rehearsal-only"
+START_PATIENCE_LIFETIMES = 2
+READ_VERDICTS = ("not_applied", "partial", "lost", "abandoned")
 SETTLED_EFFECTS = {"applied": "applied", "satisfied": "none", "not_applied": "none", "partial": "applied"}
 
 
@@ -102,13 +105,22 @@ class Engine:
         """Take no more, wait for what is at work up to its windows, close buses and store."""
         self.daemon.stopping = True
         await self._keyed.drain()
-        for task in self._rules:
-            task.cancel()
+        await self.daemon.kept_done()
         self.daemon.flush_refusals()
+        if self._rules:
+            # they look at devices: a transfer may end, nothing new is waited for
+            limits_ms = [w.spec.transfer_limit_ms for w in self.daemon.workers.values()]
+            _, late = await asyncio.wait(set(self._rules), timeout=max(limits_ms) / 1000)
+            for task in late:
+                task.cancel()
         for worker in self.daemon.workers.values():
             await worker.close()
-        if self.daemon.failed is None:
-            self.daemon.store.close()
+        self.daemon.store.close()
+
+    @property
+    def wedged(self) -> bool:
+        """Whether a transfer has not returned: its thread cannot be ended, only left."""
+        return any(w.wedged for w in self.daemon.workers.values())
 
     async def call(self, caller: Caller, method: str, params: dict[str, Any]) -> Result:
         """Answer one method of the surface; every outcome of the domain is a result.
@@ -126,6 +138,10 @@ class Engine:
             return await self._call(caller, _decoded(params, entry_of.params), method)
         except DomainError as error:
             return self.daemon.dressed(failed(error, "none", key=shown_key))
+        except StoreRule as error:
+            # a rule of the database stopped it: somebody was quicker, or a check above it is missing; nothing was sent
+            refused = DomainError(Code.REFUSED, f"{method}: {error}", rule="store_rule", register=None, field=None)
+            return self.daemon.dressed(failed(refused, "none", key=shown_key))
         except Exception as error:  # noqa: BLE001  # a defect is an answer too; the daemon lives on
             defect = DomainError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}")
             # what a defect left behind is not known once a keyed method was under way
@@ -201,7 +217,11 @@ class Engine:
             message = f"key {key} was used; its record has been pruned (verdict {found.verdict})"
             raise DomainError(Code.KEY_EXPIRED, message, key=key, verdict=found.verdict)
         if found is None:
-            raise DomainError(Code.NOT_FOUND, f"no operation {wanted}: never sent", searched=wanted, suggestions=[])
+            hint = "nothing of this name was ever sent; look at the journal (journal.read)"
+            message = f"no operation {wanted}: never sent"
+            raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=wanted, suggestions=[])
+        if found.state == "PENDING" and await expire_unanswered(self.daemon):
+            return await self._row(caller, found.op_id, None)
         return found
 
     async def _op_get(self, caller: Caller, params: OpGetParams) -> Result:
@@ -244,6 +264,8 @@ class Engine:
         }
         result.key = shown["key"]
         result.op = shown
+        result.replayed = False  # it was asked what became of it, not to do it again
+        result.warnings = [w for w in result.warnings if not w.startswith("replayed_from_earlier")]
         return self.daemon.dressed(result, device)
 
     async def _op_wait(self, caller: Caller, params: OpWaitParams) -> Result:
@@ -264,18 +286,19 @@ class Engine:
                 continue
 
     async def _journal(self, caller: Caller, params: JournalParams) -> Result:
-        after = catalogue.cursor_of(params.cursor) if params.cursor is not None else params.since or 0
+        after = catalogue.cursor_of(params.cursor) if params.cursor is not None else params.since
         device = params.device
         if device is not None:
             device = find_device(self.daemon.devices, device).name
-        rows = await self.daemon.ask(lambda conn: audit.page(conn, after, params.limit))
+        if after is None:
+            rows = await self.daemon.ask(lambda conn: audit.newest(conn, params.limit, device))
+        else:
+            rows = await self.daemon.ask(lambda conn: audit.page(conn, after, params.limit, device))
         operator = caller.role == "operator"
         shown = [entry(r, caller.principal, operator=operator) for r in rows]
-        if device is not None:
-            shown = [e for e in shown if e.get("device") == device]
         result = Result(status="done", ok=True, effects="none", summary=f"{len(shown)} entries")
         result.entries = shown
-        result.cursor = str(rows[-1].seq) if len(rows) == params.limit else None
+        result.cursor = str(rows[-1].seq) if after is not None and len(rows) == params.limit else None
         return self.daemon.dressed(result)
 
     async def _settle(self, caller: Caller, params: SettleParams) -> Result:
@@ -283,6 +306,12 @@ class Engine:
         if row.state != "UNKNOWN":
             message = f"operation {row.op_id} is {row.state}, not UNKNOWN: there is nothing to settle"
             raise DomainError(Code.REFUSED, message, rule="not_unknown", register=row.request["device"], field=None)
+        if row.kind == "read" and params.verdict not in READ_VERDICTS:
+            message = f"operation {row.op_id} is a read without its value: it cannot be {params.verdict}"
+            hint = f"one of {', '.join(READ_VERDICTS)}"
+            raise DomainError(
+                Code.REFUSED, message, hint=hint, rule="verdict_of_read", register=row.request["device"], field=None
+            )
         effects: Any = SETTLED_EFFECTS.get(params.verdict, "unknown")
         verdict = Verdict(params.verdict, effects, f"settled by {caller.principal}: {params.reason}")
         try:
@@ -394,7 +423,8 @@ class Engine:
                 stopped.owed |= owed_of(row)
                 stopped.worker.quarantine()
         for worker in daemon.workers.values():
-            await worker.settled()
+            # a line that does not fall silent must not keep the others waiting: it stays shut, its rules run later
+            await worker.settled(START_PATIENCE_LIFETIMES * worker.spec.reply_lifetime_ms / 1000)
         for device in daemon.devices.values():
             await refresh_boot(daemon, device)
         for row in unknown:
@@ -426,6 +456,8 @@ def _decoded(params: dict[str, Any], kind: type[msgspec.Struct], root: str = "$"
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `")
         place = path.rstrip("`").replace("$", root, 1) if path else root
+        if place.endswith(".key"):
+            message = "a key of 8 to 120 characters A-Z a-z 0-9 . _ : -"
         raise DomainError(
             Code.INVALID_ARGS,
             f"{place}: {message}",

@@ -23,7 +23,7 @@ from hwtool.digest import describe_differences, differences
 from hwtool.dispatch import Finished, Intent, carry_out
 from hwtool.generation import refresh_boot
 from hwtool.outcome import Verdict
-from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered
+from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered, void_of
 from hwtool.policy import Caller, is_direct
 from hwtool.prepare import Prepared, prepare
 from hwtool.recovery import settlement
@@ -101,6 +101,10 @@ class KeyedOperations:
         except DomainError as error:
             self._daemon.note_refusal(request.caller, request.resolved, params.key, error)
             result = failed(error, "none")
+        except StoreRule as error:
+            # before the intent: somebody was quicker, nothing was sent
+            refused = DomainError(Code.REFUSED, str(error), rule="store_rule", register=None, field=None)
+            result = failed(refused, "none")
         result.key = params.key
         return self._daemon.dressed(result, request.device)
 
@@ -116,7 +120,7 @@ class KeyedOperations:
         if request.error is not None:
             raise request.error
         resolved = understood(request)
-        admit(self._daemon, request, resolved.device)
+        await admit(self._daemon, request, resolved.device)
         if found is not None:
             return await self._pending_again(request, resolved, found)
         if resolved.approval and not is_direct(self._daemon.board.approval_mode, request.caller):
@@ -218,15 +222,7 @@ class KeyedOperations:
             if is_unanswered(row, daemon.clock.wall_ns()):
                 return await expire(daemon, row, UNANSWERED)
             return pending(row.op_id, row.key, f"{resolved.name()} still waits for an operator's approval")
-        void = None
-        if grant.host_boot_id != daemon.boot_id:
-            void = "the host was restarted since the approval"
-        elif daemon.clock.boottime_ns() > grant.expires_boottime_ns:
-            void = "the approval was not used in time"
-        elif row.contract_hash != resolved.device.contract_hash:
-            void = "the contract was changed since the request"
-        elif row.device_gen != resolved.device.generation:
-            void = "the device restarted since the approval"
+        void = void_of(daemon, row, grant)
         if void is not None:
             return await expire(daemon, row, void)
         return await self._run(request, resolved, row)
@@ -344,8 +340,11 @@ class KeyedOperations:
                     lambda conn: operations.t2_done(conn, op_id, verdict, response, evidence, now_ns, body, data)
                 )
             else:
-                result = await self._record_unknown(request, prepared, op_id, result, body)
-        except DomainError as error:
+                result = await self._record_unknown(request, prepared, op_id, result, body, finished.data)
+        except Exception as error:  # noqa: BLE001  # whatever stopped the record, what was observed is answered
+            if not isinstance(error, DomainError):
+                detail = f"the outcome could not be recorded: {type(error).__name__}: {error}"
+                error = DomainError(Code.STORE_FAILED, detail, detail=str(error))
             result.durable = False
             result.error = error.as_object()
             result.status, result.ok = "failed", False
@@ -354,7 +353,13 @@ class KeyedOperations:
         return result
 
     async def _record_unknown(
-        self, request: Request, prepared: Prepared, op_id: int, result: Result, body: dict[str, Any]
+        self,
+        request: Request,
+        prepared: Prepared,
+        op_id: int,
+        result: Result,
+        body: dict[str, Any],
+        data: list[bytes],
     ) -> Result:
         """UNKNOWN holds the device; only a read whose effect nobody declared is closed at once, as possibly lost."""
         daemon, device = self._daemon, prepared.resolved.device
@@ -367,12 +372,13 @@ class KeyedOperations:
                 raise DomainError(Code.INTERNAL, f"operation {op_id} has no row")
             verdict = Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
             closed = settlement(row, verdict, "rule", [])
+            closed.result.values = result.values
             closed_result = daemon_result(daemon, closed.result, device)
             closed_result.id = op_id
             settled_body = {**body, "what": "settled", "verdict": "lost"}
 
             def job(conn: Connection) -> None:
-                operations.to_unknown(conn, op_id, response, evidence, body)
+                operations.to_unknown(conn, op_id, response, evidence, body, data)
                 operations.t3_settle(
                     conn,
                     op_id,
@@ -386,7 +392,7 @@ class KeyedOperations:
 
             await daemon.ask(job)
             return closed_result
-        await daemon.ask(lambda conn: operations.to_unknown(conn, op_id, response, evidence, body))
+        await daemon.ask(lambda conn: operations.to_unknown(conn, op_id, response, evidence, body, data))
         device.mark_unknown(op_id, now_ns)
         self._after_unknown(device)
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from hwtool.results import failed, to_row
@@ -10,7 +11,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
 from hwtool_store.faults import StoreRule
-from hwtool_store.operations import OpRow
+from hwtool_store.operations import Grant, OpRow
 
 UNANSWERED_NS: Final = 3600 * 1_000_000_000
 UNANSWERED: Final = "nobody answered within an hour"
@@ -40,16 +41,31 @@ async def expire(daemon: Daemon, row: OpRow, why: str) -> Result:
     return result
 
 
-async def expire_unanswered(daemon: Daemon) -> None:
-    """End every request that has waited too long without an answer."""
-    now_ns = daemon.clock.wall_ns()
+def void_of(daemon: Daemon, row: OpRow, grant: Grant) -> str | None:
+    """Why a grant is worth nothing any more, None if it holds."""
+    device = daemon.device_at(row.locus)
+    if grant.host_boot_id != daemon.boot_id:
+        return "the host was restarted since the approval"
+    if daemon.clock.boottime_ns() > grant.expires_boottime_ns:
+        return "the approval was not used in time"
+    if device is not None and row.contract_hash != device.contract_hash:
+        return "the contract was changed since the request"
+    if device is not None and row.device_gen != device.generation:
+        return "the device restarted since the approval"
+    return None
+
+
+async def expire_unanswered(daemon: Daemon) -> int:
+    """End every request that has waited too long without an answer, or whose grant is void; answers how many."""
+    now_ns, ended = daemon.clock.wall_ns(), 0
     for row in await daemon.ask(lambda conn: operations.in_state(conn, "PENDING")):
-        if is_unanswered(row, now_ns) and await daemon.ask(_undecided(row.op_id)):
-            try:
-                await expire(daemon, row, UNANSWERED)
-            except StoreRule:
-                continue  # somebody was quicker
-
-
-def _undecided(op_id: int) -> operations.Job[bool]:
-    return lambda conn: operations.grant_of(conn, op_id) is None
+        grant = await daemon.ask(partial(operations.grant_of, op_id=row.op_id))
+        why = void_of(daemon, row, grant) if grant is not None else UNANSWERED if is_unanswered(row, now_ns) else None
+        if why is None:
+            continue
+        try:
+            await expire(daemon, row, why)
+            ended += 1
+        except StoreRule:
+            continue  # somebody was quicker
+    return ended

@@ -28,12 +28,14 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
     if params.deadline_ms is None:
         values, transfers = await _values(device, registers, groups)
     else:
-        try:
-            async with asyncio.timeout(params.deadline_ms / 1000):
-                values, transfers = await _values(device, registers, groups)
-        except TimeoutError:
+        # the deadline ends the waiting, never a transfer: a read that is given up half way would leave its reply on the
+        # line for the next one, and its bank selected
+        task = daemon.keep(_values(device, registers, groups))
+        done, _ = await asyncio.wait({task}, timeout=params.deadline_ms / 1000)
+        if not done:
             message = f"{device.name} was not read within {params.deadline_ms} ms"
-            raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue") from None
+            raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue")
+        values, transfers = task.result()
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     return daemon.dressed(_result(device, wanted, values, transfers), device)
 

@@ -16,7 +16,7 @@ from hwtool.outcome import NeedsPerson, Restart, Verdict, read_rules_of, settle_
 from hwtool.results import OK_VERDICTS, failed, settled_error, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.messages import Result
-from hwtool_registers.bits import Layout, from_bytes
+from hwtool_registers.bits import Layout, from_bytes, hexed
 from hwtool_registers.bus import Confirmed, RegisterRead, from_object
 from hwtool_store import operations
 from hwtool_store.database import Connection
@@ -123,6 +123,7 @@ def settlement(row: OpRow, verdict: Verdict, how: str, warnings: list[str]) -> S
         bound = str(reads[0]["count"])
     evidence = {**(row.evidence or {}), "how": how, "settled": verdict.why}
     error = settled_error(verdict.verdict, row.op_id, why, bound=bound)
+    values = (row.response or {}).get("values") or _peeked(row, verdict)
     if error is not None:
         result = failed(error, verdict.effects, verdict=verdict.verdict, evidence=evidence, warnings=warnings)
     else:
@@ -135,7 +136,21 @@ def settlement(row: OpRow, verdict: Verdict, how: str, warnings: list[str]) -> S
             evidence=evidence,
             warnings=warnings,
         )
+    result.values = values
     return Settlement(verdict.verdict, result, why)
+
+
+def _peeked(row: OpRow, verdict: Verdict) -> list[dict[str, Any]] | None:
+    """The value of a read that is settled as done, as it was peeked before the dispatch."""
+    if row.kind != "read" or verdict.verdict != "applied":
+        return None
+    (rule,) = read_rules_of(facts(row)["reads"])
+    if rule.peek is None:
+        return None
+    lsb = (rule.peek_mask & -rule.peek_mask).bit_length() - 1
+    width = rule.peek_mask.bit_length() - lsb
+    raw = ((row.pre or {})["values"][rule.peek] & rule.peek_mask) >> lsb
+    return [{"register": f"{row.request['device']}.{rule.register}", "raw": hexed(raw, width), "peeked": rule.peek}]
 
 
 async def run_rules(daemon: Daemon, op_id: int, body: NoteOf) -> NeedsPerson | None:

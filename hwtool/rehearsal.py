@@ -39,7 +39,7 @@ async def rehearse(daemon: Daemon, request: Request) -> Result:
         if request.error is not None:
             raise request.error
         resolved = understood(request)
-        admit(daemon, request, resolved.device)
+        await admit(daemon, request, resolved.device)
         resolved.device.worker.check()
         await refresh_boot(daemon, resolved.device)
         prepared = await prepare(resolved)

@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
     def _line(self, line: bytes) -> None:
         try:
             envelope = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse_envelope(None, -32700, f"not JSON: {error}")
             return
         number, method, params, fault = _envelope(envelope)
@@ -167,7 +167,10 @@ class Connection(asyncio.Protocol):
         self, number: int | str | None, method: str, params: dict[str, Any], before: asyncio.Task[None] | None
     ) -> None:
         if before is not None:
+            clock = self._server.engine.daemon.clock
+            since_s = clock.monotonic_s()
             await asyncio.wait({before})
+            params = _shortened(params, round(1000 * (clock.monotonic_s() - since_s)))
         caller = self._caller
         if caller is None:
             return
@@ -221,6 +224,14 @@ def _envelope(
     return number, method, params, None
 
 
+def _shortened(params: dict[str, Any], waited_ms: int) -> dict[str, Any]:
+    """The parameters with the time that the request has waited already taken off its deadline."""
+    deadline_ms = params.get("deadline_ms")
+    if not isinstance(deadline_ms, int) or isinstance(deadline_ms, bool) or deadline_ms < 0:
+        return params
+    return {**params, "deadline_ms": max(0, deadline_ms - waited_ms)}
+
+
 def _device_of(params: dict[str, Any]) -> str | None:
     """The device a request names, for the order of its answers."""
     inner = params.get("params")
@@ -243,6 +254,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
+        self._bound: list[Path] = []
 
     async def listen(self) -> None:
         """Bind both sockets; the store's lock is held already, so a socket nobody answers on is stale.
@@ -256,6 +268,7 @@ class Server:
             raise ServeError(f"the socket directory {self.directory} cannot be made: {error.strerror}") from error
         for role in ("agent", "operator"):
             bound = _bind(socket_path(self.directory, role), OPERATOR_GROUP if role == "operator" else AGENT_GROUP)
+            self._bound.append(socket_path(self.directory, role))
             make: Callable[[], Connection] = _maker(self, role)
             self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=bound, backlog=BACKLOG))
 
@@ -276,8 +289,8 @@ class Server:
             await asyncio.wait(set(self.tasks), timeout=30)
         for connection in list(self.connections):
             connection.close()
-        for role in ("agent", "operator"):
-            socket_path(self.directory, role).unlink(missing_ok=True)
+        for path in self._bound:  # and no other: another daemon's sockets may stand there
+            path.unlink(missing_ok=True)
 
 
 def _maker(server: Server, role: Role) -> Callable[[], Connection]:
@@ -357,6 +370,8 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
     finally:
         await server.close()
         await engine.close()
+        if engine.wedged:
+            os._exit(0)  # a thread hangs in its bus and cannot be ended; everything else is closed
 
 
 def run(board: Board, store_directory: Path, directory: Path, *, allow_unsafe: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -46,10 +46,33 @@ class Daemon:
     boots: dict[str, str | None] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
-    failed: str | None = None
+    _kept: set[asyncio.Task[Any]] = field(default_factory=set)
+    _counted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _refused: list[dict[str, Any]] = field(default_factory=list)
     _refusals: Counter[tuple[str, int]] = field(default_factory=Counter)
     _flush: asyncio.TimerHandle | None = None
+
+    @property
+    def failed(self) -> bool:
+        """The store has failed: nothing may be believed any more, the database is not closed."""
+        return self.store.failed
+
+    def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something to its end, whoever stops waiting for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._kept.add(task)
+        task.add_done_callback(self._kept_ended)
+        return task
+
+    def _kept_ended(self, task: asyncio.Task[Any]) -> None:
+        self._kept.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at: whoever waited has been told, or has left
+
+    async def kept_done(self) -> None:
+        """Wait for everything that was kept running."""
+        while self._kept:
+            await asyncio.wait(set(self._kept))
 
     async def ask(self, job: Callable[[Connection], T]) -> T:
         """Run a job in the store and wait until it is committed.
@@ -60,7 +83,6 @@ class Daemon:
         try:
             return await asyncio.wrap_future(self.store.submit(job))
         except StoreFatal as error:
-            self.failed = str(error)
             detail = f"the store failed: {error}"
             raise DomainError(Code.STORE_FAILED, detail, detail=str(error)) from error
 
@@ -115,17 +137,18 @@ class Daemon:
         if count <= REFUSALS_A_SECOND:
             more = {"key": key, "code": error.code.value, "summary": error.message}
             self._refused.append(self.body("refused", caller, resolved, **more))
-        elif count == REFUSALS_A_SECOND + 1:
-            self._refused.append(self.body("refusals_counted", caller, None, second=second, count=count))
         else:
-            self._refused[-1]["count"] = count
+            if caller.principal not in self._counted:
+                self._counted[caller.principal] = self.body("refusals_counted", caller, None, second=second, count=0)
+                self._refused.append(self._counted[caller.principal])
+            self._counted[caller.principal]["count"] += 1
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_later(REFUSAL_FLUSH_S, self.flush_refusals)
 
     def flush_refusals(self) -> None:
         """Hand the refusals that have gathered to the store."""
         self._flush = None
-        bodies, self._refused = self._refused, []
+        bodies, self._refused, self._counted = self._refused, [], {}
         if bodies:
             self.store.submit(lambda conn: [operations.note(conn, body) for body in bodies])
 

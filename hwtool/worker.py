@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from hwtool.clock import Clock
 from hwtool.config import BusSpec
@@ -39,7 +40,7 @@ class BusWorker:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"bus-{spec.name}")
         self._quarantine: asyncio.Task[None] | None = None
         self._until_s = 0.0
-        self._wedged: asyncio.Future[Answer] | None = None
+        self._wedged: asyncio.Future[Any] | None = None
 
     def check(self) -> None:
         """Refuse at once while the bus is wedged or quarantined.
@@ -88,10 +89,12 @@ class BusWorker:
         except Exception as error:  # noqa: BLE001  # the bus contract: an exception that no table lists is ambiguous
             return Ambiguous(Sent.DATA, f"{type(error).__name__}: {error}")
 
-    def _wedge(self, call: asyncio.Future[Answer]) -> None:
+    def _wedge(self, call: asyncio.Future[Any]) -> None:
         self._wedged = call
 
-        def returned(_: asyncio.Future[Answer]) -> None:
+        def returned(ended: asyncio.Future[Any]) -> None:
+            if not ended.cancelled():
+                ended.exception()  # whatever it was comes too late
             # a late return changes no row; the line is quarantined as after any ambiguous answer
             self._wedged = None
             self.quarantine()
@@ -119,10 +122,17 @@ class BusWorker:
         self._quarantine = None
         self.after_quarantine()
 
-    async def settled(self) -> None:
-        """Wait until no quarantine is running (start-up, before rules run)."""
+    async def settled(self, limit_s: float | None = None) -> None:
+        """Wait until no quarantine is running, at most for `limit_s`."""
         while self._quarantine is not None:
-            await asyncio.wait({self._quarantine}, timeout=60)
+            done, _ = await asyncio.wait({self._quarantine}, timeout=limit_s)
+            if not done:
+                return
+
+    @property
+    def wedged(self) -> bool:
+        """Whether a call of the bus has not returned."""
+        return self._wedged is not None
 
     async def boot_evidence(self, address: int) -> str | None:
         """The device's word that it did not restart, None where the bus has none or cannot be reached."""
@@ -131,8 +141,15 @@ class BusWorker:
             return None
         if getattr(bus, "inline", False):
             return bus.boot_evidence(address)
+        if self._wedged is not None:
+            return None
+        call = asyncio.get_running_loop().run_in_executor(self._thread, bus.boot_evidence, address)
+        done, _ = await asyncio.wait({call}, timeout=self.spec.transfer_limit_ms / 1000)
+        if not done:
+            self._wedge(call)
+            return None
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, bus.boot_evidence, address)
+            return call.result()
         except OSError:
             return None
 

@@ -19,6 +19,7 @@ Key = Annotated[
     ),
 ]
 Text500 = Annotated[str, Meta(max_length=500)]
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Names = Annotated[list[str], Meta(min_length=1, max_length=32)]
 Millis = Annotated[int, Meta(ge=0, le=86_400_000)]
 WallMillis = Annotated[int, Meta(ge=0, description="milliseconds of the host's wall clock since 1970, see describe")]
@@ -50,7 +51,7 @@ class StoreSeen(Struct, forbid_unknown_fields=True):
     """The highest store state a caller saw: a store below it has been rolled back."""
 
     id: str
-    seq: int
+    seq: Number
 
 
 class NoParams(Struct, forbid_unknown_fields=True):
@@ -82,8 +83,8 @@ class ReadParams(Struct, forbid_unknown_fields=True):
     """`reg.read`: clean registers of one device."""
 
     registers: Names
-    run: int | None = None
-    generation: int | None = None
+    run: Number | None = None
+    generation: Number | None = None
     contract_digest: str | None = None
     deadline_ms: Millis | None = None
 
@@ -93,10 +94,10 @@ class _Keyed(Struct, forbid_unknown_fields=True, kw_only=True):
 
     key: Key
     reason: Text500 | None = None
-    run: int | None = None
+    run: Number | None = None
     expect: dict[str, Value] | None = None
     dry_run: bool = False
-    generation: int | None = None
+    generation: Number | None = None
     contract_digest: str | None = None
     store: StoreSeen | None = None
     deadline_ms: Millis | None = None
@@ -148,7 +149,7 @@ class PlanParams(Struct, forbid_unknown_fields=True):
 class OpGetParams(Struct, forbid_unknown_fields=True):
     """`op.get`, by id or by key."""
 
-    id: int | None = None
+    id: Number | None = None
     key: Key | None = None
     verify: bool = False
 
@@ -160,7 +161,7 @@ class OpGetParams(Struct, forbid_unknown_fields=True):
 class OpWaitParams(Struct, forbid_unknown_fields=True):
     """`op.wait`, by id or by key."""
 
-    id: int | None = None
+    id: Number | None = None
     key: Key | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=25_000)] = 25_000
 
@@ -173,7 +174,7 @@ class JournalParams(Struct, forbid_unknown_fields=True):
     """`journal.read`: the audit chain, oldest first."""
 
     device: str | None = None
-    since: int | None = None
+    since: Number | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 100
     cursor: str | None = None
 
@@ -181,27 +182,27 @@ class JournalParams(Struct, forbid_unknown_fields=True):
 class ApprovalParams(Struct, forbid_unknown_fields=True):
     """`approval.show`."""
 
-    approval: int
+    approval: Number
 
 
 class ApproveParams(Struct, forbid_unknown_fields=True):
     """`approval.approve`: the code comes from approval.show."""
 
-    approval: int
+    approval: Number
     code: str
 
 
 class DenyParams(Struct, forbid_unknown_fields=True):
     """`approval.deny`."""
 
-    approval: int
+    approval: Number
     reason: Text500
 
 
 class SettleParams(Struct, forbid_unknown_fields=True):
     """`op.settle`: a person's verdict on an unknown operation."""
 
-    id: int
+    id: Number
     verdict: Literal["applied", "satisfied", "not_applied", "partial", "lost", "superseded", "abandoned"]
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
 
@@ -265,13 +266,13 @@ class Result(Struct, kw_only=True):
     ok: bool
     effects: Literal["applied", "none", "unknown"]
     verdict: str | None = None
-    id: int | None = None
+    id: Number | None = None
     key: str | None = None
     summary: str = ""
     values: list[dict[str, Any]] | None = None
     at: str | None = None
     contract_digest: str | None = None
-    generation: int | None = None
+    generation: Number | None = None
     verified: bool | str | None = None
     store: dict[str, Any] | None = None
     evidence: dict[str, Any] | None = None

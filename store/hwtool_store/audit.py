@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 GENESIS: Final = bytes(32)
 VERIFIED_AT_START: Final = 1000
+MAX_PAGE: Final = 200
+LOOK_BACK: Final = 20_000
 
 
 class AuditRow(NamedTuple):
@@ -67,9 +69,21 @@ def first_break(conn: sqlite3.Connection, last: int) -> int | None:
     return None
 
 
-def page(conn: sqlite3.Connection, after: int, limit: int) -> list[AuditRow]:
-    """Rows after a sequence, oldest first."""
+def page(conn: sqlite3.Connection, after: int, limit: int, device: str | None = None) -> list[AuditRow]:
+    """Rows after a sequence, oldest first, at most 200; only those about a device if one is named."""
     rows = conn.execute(
-        "SELECT seq, op_id, epoch, body FROM audit WHERE seq>? ORDER BY seq LIMIT ?", (after, limit)
+        "SELECT seq, op_id, epoch, body FROM audit WHERE seq>? AND (? IS NULL OR json_extract(body,'$.device')=?)"
+        " ORDER BY seq LIMIT ?",
+        (after, device, device, min(limit, MAX_PAGE)),
     ).fetchall()
     return [AuditRow(seq, op_id, epoch, json.loads(body)) for seq, op_id, epoch, body in rows]
+
+
+def newest(conn: sqlite3.Connection, limit: int, device: str | None = None) -> list[AuditRow]:
+    """The newest rows, oldest first; for a device, those among the newest `LOOK_BACK` rows of all."""
+    rows = conn.execute(
+        "SELECT seq, op_id, epoch, body FROM (SELECT * FROM audit ORDER BY seq DESC LIMIT ?)"
+        " WHERE ? IS NULL OR json_extract(body,'$.device')=? ORDER BY seq DESC LIMIT ?",
+        (LOOK_BACK, device, device, min(limit, MAX_PAGE)),
+    ).fetchall()
+    return [AuditRow(seq, op_id, epoch, json.loads(body)) for seq, op_id, epoch, body in reversed(rows)]

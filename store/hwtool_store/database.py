@@ -99,6 +99,11 @@ class Store:
         """How many commits changed something since the start."""
         return self._writer.commits
 
+    @property
+    def failed(self) -> bool:
+        """Whether the disk or the database has failed: the process must end without closing it."""
+        return self._writer.failed
+
     def start(self) -> None:
         """Start the writer; jobs are taken from here on."""
         self._writer.start()
@@ -118,6 +123,8 @@ class Store:
         self._closed = True
         self._writer.submit(lambda conn: conn.execute("UPDATE epoch SET clean_stop=1 WHERE epoch=?", (self.epoch,)))
         self._writer.stop()
+        if self.failed:
+            return  # closing would write what may not be believed; the lock goes with the process
         self._conn.close()
         self._anchor.close()
         os.close(self._lock)

@@ -318,9 +318,16 @@ def t2_done(
 
 
 def to_unknown(
-    conn: sqlite3.Connection, op_id: int, response: dict[str, Any], evidence: dict[str, Any], note: dict[str, Any]
+    conn: sqlite3.Connection,
+    op_id: int,
+    response: dict[str, Any],
+    evidence: dict[str, Any],
+    note: dict[str, Any],
+    data: list[bytes] | None = None,
 ) -> int:
-    """The outcome cannot be told: the device is held from here on. Answers the audit seq."""
+    """The outcome cannot be told: the device is held from here on; values in hand are kept. Answers the audit seq."""
+    for chunk, value in enumerate(data or []):
+        conn.execute("INSERT INTO op_data(op_id, chunk, data) VALUES(?,?,?)", (op_id, chunk, value))
     cursor = conn.execute(
         "UPDATE op SET state='UNKNOWN', response=?, evidence=? WHERE op_id=?",
         (_text(response), _text(evidence), op_id),

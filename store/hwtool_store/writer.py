@@ -48,6 +48,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="hwtool-store", daemon=True)
         self.commits = 0
 
+    @property
+    def failed(self) -> bool:
+        """Whether the store has failed; set before anybody is told."""
+        return self._failed is not None
+
     def start(self) -> None:
         """Start the thread; the connection is its own from here on."""
         self._thread.start()

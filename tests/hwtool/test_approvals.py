@@ -125,7 +125,7 @@ def test_approve_when_never_shown_too_soon_or_with_a_wrong_code_then_refused_and
         lab.clock.advance(0.01)
         assert (await lab.ask("reg.write", **ASK)).status == "pending_approval"
         assert (await lab.operator("approval.approve", approval=pending.id, code=code)).ok
-        assert await answer(code) == "never_shown"
+        assert await answer(code) == "already_approved"
 
     play(life, toy_board(tmp_path, *PARTS))
 

@@ -330,7 +330,7 @@ def test_journal_when_paged_and_filtered_then_each_row_once(play: Play) -> None:
         seqs: list[int] = []
         cursor: str | None = None
         for _ in range(20):
-            page = await lab.ask("journal.read", limit=3, cursor=cursor)
+            page = await lab.ask("journal.read", limit=3, **({"cursor": cursor} if cursor else {"since": 0}))
             assert isinstance(page.entries, list)
             seqs += [e["seq"] for e in page.entries]
             assert page.cursor is None or isinstance(page.cursor, str)
@@ -338,7 +338,9 @@ def test_journal_when_paged_and_filtered_then_each_row_once(play: Play) -> None:
             if cursor is None:
                 break
         assert seqs == list(range(1, lab.daemon.store.seq + 1))
-        only = (await lab.ask("journal.read", device="temp")).entries
+        newest = await lab.ask("journal.read", limit=2)
+        assert ([e["seq"] for e in newest.entries or []], newest.cursor) == (seqs[-2:], None)
+        only = (await lab.ask("journal.read", device="temp", limit=2)).entries
         assert isinstance(only, list)
         assert {e["device"] for e in only} == {"temp"}
         since = (await lab.ask("journal.read", since=seqs[-2])).entries
@@ -413,7 +415,7 @@ def test_refusals_when_more_than_ten_a_second_then_counted_in_one_row(play: Play
         kinds = [(b["what"], b["principal"]) for b in bodies]
         mine = ("refused", "uid:1000")
         assert kinds == [mine] * 10 + [("refusals_counted", "uid:1000"), ("refused", "uid:1001"), mine]
-        assert bodies[10]["count"] == REFUSALS_A_SECOND + 5
+        assert bodies[10]["count"] == 5  # beyond the ten that have rows of their own
 
     play(life, toy_board(tmp_path, R))
 
@@ -536,7 +538,9 @@ def test_close_when_something_is_at_work_then_it_is_waited_for_and_recorded(
     asyncio.run(life())
 
 
-def test_close_when_rules_are_running_then_they_are_cancelled(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_when_rules_do_not_end_then_it_waits_for_a_transfer_and_no_longer(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def for_ever(*_: Any) -> None:
         await asyncio.Event().wait()
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from hwtool.server import _shortened
 from hwtool.session import ProtocolError
 from hwtool_contracts.messages import METHODS
-from tests.running import LIMIT_S, RunningDaemon, no_daemon
+from tests.running import LIMIT_S, RunningDaemon, command_line, no_daemon
 
 
 @pytest.fixture(scope="module")
@@ -262,3 +263,29 @@ def test_socket_file_when_stale_after_a_kill_then_the_next_daemon_takes_its_plac
         assert (running.sockets / "agent.sock").exists()
         running.start()
         assert lives(running)
+
+
+def test_second_daemon_when_it_cannot_have_the_sockets_then_the_first_keeps_them() -> None:
+    with RunningDaemon() as first:
+        second = RunningDaemon()
+        words = second.arguments()
+        words[words.index("--socket") + 1] = str(first.sockets)
+        done = command_line(second, *words)
+        assert done.returncode == 2
+        assert "another daemon listens" in done.stderr
+        assert lives(first)
+
+
+def test_line_when_nested_past_all_sense_then_an_error_and_the_connection_goes_on(daemon: RunningDaemon) -> None:
+    nested = b"[" * 100_000 + b"\n"
+    deep = b'{"jsonrpc":"2.0","id":1,"method":"device.list","params":' + b'{"a":' * 5000 + b"1" + b"}" * 5001 + b"\n"
+    replies = say(daemon, nested + deep + request("device.list", 9))
+    assert [r.get("id") for r in replies][-1] == 9
+    assert replies[0]["error"]["code"] == -32700
+    assert lives(daemon)
+
+
+@pytest.mark.parametrize(("deadline", "left"), [(50, 20), (10, 0), (True, True), ("x", "x"), (-1, -1)])
+def test_deadline_when_the_request_has_waited_behind_another_then_the_wait_counts(deadline: Any, left: Any) -> None:
+    assert _shortened({"deadline_ms": deadline}, 30) == {"deadline_ms": left}
+    assert _shortened({}, 30) == {}

@@ -1,0 +1,281 @@
+"""Defects that reviews found, each with the story in which it showed."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwtool.bench import bench
+from hwtool.engine import Engine
+from hwtool.worker import BusWorker
+from hwtool_registers.bus import Answer, RegisterRead, Transfer
+from hwtool_sim.bus import SimBus
+from hwtool_sim.faults import FaultKind
+from hwtool_store import operations
+from hwtool_store.faults import StoreRule
+from tests.hwtool.conftest import (
+    AGENT,
+    KEY,
+    KEY2,
+    FakeClock,
+    Lab,
+    Play,
+    code_of,
+    effect,
+    error_of,
+    raws,
+    reg,
+    toy_board,
+    until,
+)
+
+R = reg("R", 0)
+WRITE = {"register": "toy.R", "value": 0x55, "key": KEY}
+
+
+class SlowBus:
+    """A simulated bus behind a gate: transfers wait in the bus's thread until it is opened."""
+
+    inline = False
+
+    def __init__(self, bus: SimBus) -> None:
+        self.bus = bus
+        self.gate = threading.Event()
+        self.under_way = 0
+
+    def perform(self, transfer: Transfer) -> Answer:
+        self.under_way += 1
+        self.gate.wait(10)
+        return self.bus.perform(transfer)
+
+    def quiesce(self, until_s: float) -> None:
+        self.bus.quiesce(until_s)
+
+
+def slow(lab: Lab, name: str) -> SlowBus:
+    it = SlowBus(lab.bus(name))
+    lab.device(name).worker.bus = it
+    return it
+
+
+def test_clean_read_when_its_deadline_passes_then_the_transfer_still_ends_and_its_bank_is_set_back(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        chip, bus = lab.chip("uart"), slow(lab, "uart")
+        late = await lab.ask("reg.read", registers=["uart.DLL"], deadline_ms=20)
+        assert (code_of(late), late.effects) == ("timeout", "none")
+        next_one = asyncio.create_task(lab.ask("reg.read", registers=["uart.RXLVL"]))
+        await asyncio.sleep(0)
+        assert lab.device("uart").worker.lock.locked()  # the line is not given away in the middle of a transfer
+        bus.gate.set()
+        assert raws(await next_one) == ["0x05"]
+        assert chip.values["LCR"] == 0x03
+
+    play(life, bench())
+
+
+def test_read_of_several_when_it_stops_half_way_by_proof_then_what_was_taken_is_answered(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.NACK, "uart", access="read", offset=0x30)
+        ask = {"registers": ["uart.RHR", "uart.MSR"], "key": KEY}
+        for _ in range(2):
+            result = await lab.ask("reg.read_effectful", **ask)
+            assert (result.verdict, result.effects, code_of(result)) == ("partial", "applied", "not_applied")
+            assert raws(result) == ["0x68"]
+        assert lab.reads("RHR", "uart") == 1
+
+    play(life, bench())
+
+
+def test_read_of_several_when_it_becomes_unknown_half_way_then_what_was_taken_is_kept_and_answered(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "uart", access="read", offset=0x30)
+        ask = {"registers": ["uart.RHR", "uart.MSR"], "key": KEY}
+        lost = await lab.ask("reg.read_effectful", **ask)
+        assert (code_of(lost), raws(lost)) == ("outcome_unknown", ["0x68"])
+        assert raws(await lab.ask("reg.read_effectful", **ask)) == ["0x68"]
+        kept = await lab.daemon.ask(lambda conn: operations.data_of(conn, lost.id or 0))
+        assert kept == [b"h"]
+        await lab.rules_ran("uart")
+        assert (await lab.operator("op.settle", id=lost.id, verdict="lost", reason="MSR is gone")).ok
+        final = await lab.ask("reg.read_effectful", **ask)
+        assert (code_of(final), raws(final)) == ("value_lost", ["0x68"])
+
+    play(life, bench())
+
+
+def test_refusals_when_they_go_on_after_a_flush_then_they_stay_refusals(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        for _ in range(40):
+            result = await lab.ask("reg.write", **{**WRITE, "register": "toy.NOPE"})
+            assert (code_of(result), result.effects) == ("not_found", "none")
+            lab.daemon.flush_refusals()
+        counted = [b for b in await lab.audit() if b["what"] == "refusals_counted"]
+        assert sum(b["count"] for b in counted) == 30
+
+    play(life, toy_board(tmp_path, R))
+
+
+class Babbling:
+    """A line that never falls silent."""
+
+    inline = True
+
+    def perform(self, _: Transfer) -> Answer:
+        raise AssertionError("nothing may be sent")
+
+    def quiesce(self, _: float) -> None:
+        raise OSError("it does not fall silent")
+
+
+def test_start_when_a_line_never_falls_silent_then_the_daemon_starts_and_that_bus_stays_shut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = toy_board(tmp_path, R, bus="response_ms = 10")
+
+    async def first() -> None:
+        engine = await Engine.start(board, tmp_path / "store", FakeClock(), allow_unsafe=True)
+        worker = engine.daemon.workers["b"]
+
+        def silent(_: Transfer) -> Answer:
+            raise ConnectionResetError("gone")
+
+        monkeypatch.setattr(worker.bus, "perform", lambda t: SimBus.perform(worker.bus, t) if read(t) else silent(t))  # type: ignore[arg-type]
+        assert (await engine.call(AGENT, "reg.write", WRITE)).effects == "unknown"
+        await engine.close()
+
+    def read(transfer: Transfer) -> bool:
+        return isinstance(transfer, RegisterRead)
+
+    async def second() -> None:
+        monkeypatch.setattr("hwtool.engine.make_bus", lambda *_: Babbling())
+        clock = FakeClock()
+        clock.held = True  # the quarantine's own waiting goes on and on
+        engine = await Engine.start(board, tmp_path / "store", clock, allow_unsafe=True)
+        shut = await engine.call(AGENT, "reg.read", {"registers": ["toy.R"]})
+        told = await engine.call(AGENT, "op.get", {"key": KEY})
+        assert (code_of(shut), code_of(told)) == ("unavailable", "outcome_unknown")
+        await engine.close()
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_outcome_when_the_store_refuses_it_then_what_was_observed_is_answered_and_the_device_held(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        def refuse(*_: Any) -> int:
+            raise StoreRule("no such row")
+
+        monkeypatch.setattr(operations, "t2_done", refuse)
+        result = await lab.ask("reg.write", **WRITE)
+        assert (code_of(result), result.effects, result.durable) == ("store_failed", "applied", False)
+        assert raws(result) == ["0x55"]
+        assert code_of(await lab.ask("reg.write", register="toy.R", value=1, key=KEY2)) == "held"
+
+    play(life, toy_board(tmp_path, R))
+
+
+@pytest.mark.parametrize("verdict", ["applied", "satisfied", "superseded"])
+def test_settlement_when_a_read_has_no_value_then_it_cannot_be_said_to_have_happened(play: Play, verdict: str) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "uart", access="read", offset=0x00)
+        lost = await lab.ask("reg.read_effectful", register="uart.RHR", key=KEY)
+        await lab.rules_ran("uart")
+        refused = await lab.operator("op.settle", id=lost.id, verdict=verdict, reason="it seems so")
+        assert (code_of(refused), error_of(refused)["rule"]) == ("refused", "verdict_of_read")
+
+    play(life, bench())
+
+
+def test_peek_when_it_settles_a_read_as_done_then_the_value_is_that_of_the_peek(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values |= {"C": 0xA5, "P": 0xA5}
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=0)
+        await lab.ask("reg.read_effectful", register="toy.C", key=KEY)
+        lab.chip().values["P"] = 0  # the chip has given it up
+        await lab.rules_ran()
+        final = await lab.ask("reg.read_effectful", register="toy.C", key=KEY)
+        assert (final.verdict, final.ok, raws(final)) == ("applied", True, ["0xa5"])
+        assert (final.values or [{}])[0]["peeked"] == "P"
+
+    play(life, toy_board(tmp_path, reg("C", 0, effect("clear", ", peek = 'P'"), "ro"), reg("P", 1, access="ro")))
+
+
+def test_rehearsal_when_it_names_a_store_that_is_ahead_then_stale_and_nothing_is_held(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        seen = {"id": str(lab.daemon.store.store_id), "seq": 10**9}
+        params = {"register": "gpio.OLATA", "value": 1, "store": seen}
+        assert code_of(await lab.ask("reg.plan", method="reg.write", params=params)) == "stale"
+        assert lab.device("gpio").hold is None
+        assert code_of(await lab.ask("reg.write", **params, key=KEY)) == "stale"
+        assert lab.device("gpio").hold is not None
+        assert [h.by for h in await lab.daemon.ask(operations.holds)] == ["hwtool"]
+
+    play(life, bench())
+
+
+def test_boot_evidence_when_it_hangs_then_the_bus_is_wedged_and_the_request_ends(play: Play) -> None:
+    class Hanging(SlowBus):
+        def boot_evidence(self, _: int) -> str | None:
+            self.gate.wait(10)
+            return None
+
+    async def life(lab: Lab) -> None:
+        worker: BusWorker = lab.device("gpio").worker
+        bus = Hanging(lab.bus("gpio"))
+        worker.bus = bus
+        object.__setattr__(worker.spec, "transfer_limit_ms", 20)
+        result = await lab.ask("reg.write", register="gpio.OLATA", value=1, key=KEY)
+        assert (code_of(result), error_of(result)["reason"], worker.wedged) == ("unavailable", "wedged", True)
+        bus.gate.set()
+        await until(lambda: not worker.wedged)
+
+    play(life, bench())
+
+
+def test_grant_when_not_used_in_time_then_it_is_neither_listed_nor_waiting(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        pending = await lab.ask("reg.write", **WRITE)
+        screen = ((await lab.operator("approval.show", approval=pending.id)).approvals or [{}])[0]  # type: ignore[index]
+        lab.clock.advance(2)
+        assert (await lab.operator("approval.approve", approval=pending.id, code=screen["code"])).ok
+        assert [a["approved_by"] for a in (await lab.operator("approval.list")).approvals] == ["uid:0"]  # type: ignore[union-attr]
+        lab.clock.advance(121)
+        told = await lab.ask("op.get", key=KEY)
+        assert (code_of(told), (told.op or {})["state"]) == ("approval_expired", "DONE")  # type: ignore[union-attr]
+        assert (await lab.operator("approval.list")).approvals == []
+
+    play(life, toy_board(tmp_path, reg("R", 0, "write = { effect = 'store', approval = 'required' }")))
+
+
+@pytest.mark.parametrize("params", [{"id": 1 << 70}, {"id": -1}])
+def test_number_when_no_row_could_have_it_then_invalid_and_not_internal(play: Play, params: dict[str, Any]) -> None:
+    async def life(lab: Lab) -> None:
+        assert code_of(await lab.ask("op.get", **params)) == "invalid_args"
+
+    play(life, bench())
+
+
+def test_store_when_it_fails_under_a_job_nobody_waits_for_then_the_close_does_not_touch_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life() -> None:
+        engine = await Engine.start(bench(), tmp_path / "store", FakeClock(), allow_unsafe=True)
+
+        def broken(*_: Any) -> int:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(operations, "note", broken)
+        await engine.call(AGENT, "reg.write", {"register": "gpio.NONE", "value": 1, "key": KEY})
+        before = (tmp_path / "store" / "hwtool.db").read_bytes()
+        await engine.close()
+        assert engine.daemon.failed
+        assert (tmp_path / "store" / "hwtool.db").read_bytes() == before
+
+    asyncio.run(life())
