@@ -119,7 +119,8 @@ def _matches(device: Device, words: list[str]) -> list[dict[str, Any]]:
     for group in device.contract.groups.values():
         text = f"{device.name}.{group.name} {' '.join(group.members)} {device.contract.title}".lower()
         if all(w in text for w in words):
-            found.append({"register": f"{device.name}.{group.name}", "group": list(group.members)})
+            members = {"group": list(group.members), "transfer": group.transfer}
+            found.append({"register": f"{device.name}.{group.name}", "access": "group", **members})
     return found
 
 

@@ -87,4 +87,6 @@ CONTRACT_MEMBERS = frozenset(
 def describe_differences(paths: Sequence[str]) -> list[str]:
     """What a key conflict says differs; only the contract's resolution counts as `contract`."""
     inside = {p.rpartition(".")[2] for p in paths}
+    if "register" in inside:
+        return ["register"]  # everything else differs with it
     return ["contract"] if inside and inside <= CONTRACT_MEMBERS else list(paths)

@@ -18,7 +18,7 @@ from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, refuse_as_clean, refuse_as_effectful
 from hwtool_contracts.judge_write import UpdateJudgement, WriteJudgement, judge_number, judge_update, judge_write
-from hwtool_contracts.messages import ReadEffectfulParams, UpdateParams, Value, WriteParams
+from hwtool_contracts.messages import ReadEffectfulParams, UpdateParams, Value, ValueObject, WriteParams
 from hwtool_contracts.model import Field, Group, Register
 from hwtool_registers.value import FLOATS, Slot, ValueFault, as_float, encode
 
@@ -101,6 +101,11 @@ def find_members(device: Device, name: str) -> tuple[tuple[Register, ...], Group
     """
     inside = name.partition(".")[2]
     contract = device.contract
+    if not inside:
+        message = f"{device.name} ({contract.part}) is a device; name one of its registers, as {device.name}.REGISTER"
+        some = [f"{device.name}.{n}" for n in list(contract.registers)[:8]]
+        hint = f"reg.find with device = {device.name} lists them all"
+        raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=name, suggestions=some)
     if inside in contract.registers:
         return (contract.registers[inside],), None
     if inside in contract.groups:
@@ -111,9 +116,9 @@ def find_members(device: Device, name: str) -> tuple[tuple[Register, ...], Group
     near = difflib.get_close_matches(inside.upper(), upper, 3, cutoff=0.5)
     owner = find_register(contract, inside) if inside else None
     suggestions = [f"{device.name}.{owner.name}"] if owner else [f"{device.name}.{upper[n]}" for n in near]
-    hint = f"that is a field: use {device.name}.{owner.name}, or reg.update for fields" if owner else None
+    about_fields = f"that is a field: use {device.name}.{owner.name}, or reg.update for fields" if owner else None
     message = f"{device.name} ({contract.part}) has no register {inside!r}"
-    raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=name, suggestions=suggestions)
+    raise DomainError(Code.NOT_FOUND, message, hint=about_fields, searched=name, suggestions=suggestions)
 
 
 def refusal(refused: Refused, device: Device) -> DomainError:
@@ -259,13 +264,25 @@ def _raw(
     except ValueFault as fault:
         if register.sensitive:
             raise _invalid(path, "a value that the register can hold (it is sensitive)", REDACTED) from None
-        raise _invalid(path, fault.expected, fault.got) from fault
+        raise _invalid(path, fault.expected + _other_way(register, field, value), fault.got) from fault
     encoding = place.quantity.encoding
     if limited and encoding in FLOATS:
         refused = judge_number(register, as_float(encoding, raw), field)
+        if refused is not None and not isinstance(value, ValueObject):
+            unit = place.quantity.unit or ""
+            hint = f"{refused.hint}; a bare integer is raw bits: say {value}{unit} for a value in its unit"
+            raise refusal(replace(refused, hint=hint), device)
         if refused is not None:
             raise refusal(refused, device)
     return raw
+
+
+def _other_way(register: Register, field: Field | None, value: Value) -> str:
+    """Where a unit is given to a whole register whose fields have it: the way that would work."""
+    if field is not None or not isinstance(value, ValueObject) or value.unit is None:
+        return ""
+    fields = [f.name for f in register.fields.values() if f.quantity.unit == value.unit]
+    return f" (its field {fields[0]} is in {value.unit}: use reg.update)" if fields else ""
 
 
 def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolved:

@@ -129,7 +129,7 @@ class Daemon:
         return body | more
 
     def note_refusal(self, caller: Caller, resolved: Resolved | None, key: str, error: DomainError) -> None:
-        """Record an attempt that ended before its intent; not synced one by one, counted past ten a second."""
+        """Record an attempt that ended before its intent; not synced one by one; beyond ten a second only counted."""
         second = self.clock.wall_ns() // 1_000_000_000
         self._refusals = Counter({k: n for k, n in self._refusals.items() if k[1] == second})
         self._refusals[caller.principal, second] += 1

@@ -77,7 +77,7 @@ MUTANTS = [
         "the key is looked up before anything is refused",
         "hwtool/keyed.py",
         "        found = await self._look_up(request)\n",
-        "        if request.device is not None:\n            admit(self._daemon, request, request.device)\n"
+        "        if request.device is not None:\n            await admit(self._daemon, request, request.device)\n"
         "        found = await self._look_up(request)\n",
         KEYED + "test_admission_when_refused_then_a_used_key_still_answers_and_a_fresh_one_stays_unused",
     ),

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from hwtool_sim.process import SimConnection
 from tests.running import RunningDaemon, command_line
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -52,3 +53,19 @@ def test_readme_when_it_shows_a_board_then_it_loads(tmp_path: Path) -> None:
 def test_documents_when_linked_then_they_exist() -> None:
     for target in re.findall(r"\]\((docs/[^)]+)\)", README):
         assert (Path(__file__).parent.parent / target).exists(), target
+
+
+def test_contract_of_the_manual_when_it_is_run_then_its_fifo_can_be_filled_and_read(tmp_path: Path) -> None:
+    manual = (Path(__file__).parent.parent / "docs" / "contracts.md").read_text(encoding="utf-8")
+    contract, board = (part.partition("```")[0] for part in manual.split("```toml\n")[1:3])
+    running = RunningDaemon(board)
+    (running.directory / "sensor.toml").write_text(contract)
+    with running as daemon:
+        sim = SimConnection(str(daemon.store / "sim-b.sock"))
+        sim.ask({"control": "push", "address": 48, "register": "DATA", "elements": [1, 2]})
+        sim.close()
+        with daemon.client() as client:
+            assert client.read("sensor.LEVEL")[0]["raw"] == "0x02"
+            taken = client.read_effectful("sensor.DATA", key="manual-0001", count=2)
+            assert [v["raw"] for v in taken["values"]] == ["0x01", "0x02"]
+            assert client.update("sensor.CONTROL", {"ENABLE": "on"}, key="manual-0002")["effects"] == "applied"

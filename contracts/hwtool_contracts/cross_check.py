@@ -108,8 +108,22 @@ class _Check:
                 self.clean(table, name + "write.signals", signal.register, register)
             if write.verify is not None and write.verify.register is not None:
                 self.clean(table, name + "write.verify", write.verify.register, register)
+            if write.verify is not None and write.verify.by == "read_back" and write.verify.register is None:
+                self.readable_back(table, name + "write.verify", register)
             if write.verify is not None and write.verify.by == "signal" and not write.signals:
                 self.fault(table, name + "write.verify", "verify by signal needs signals", "signal", "signals = [...]")
+
+    def readable_back(self, table: str, key: str, register: Register) -> None:
+        """A verification that can never happen would be a promise that is not kept."""
+        if not register.access.writable:
+            return
+        reads = [register.read, *(f.read for f in register.fields.values())]
+        if not register.access.readable:
+            self.fault(table, key, "cannot be read back", "read_back", 'verify = "none", a signal, or another register')
+        elif any(spec.effects != {ReadEffect.NONE} and ReadEffect.UNKNOWN not in spec.effects for spec in reads):
+            words = ", ".join(sorted({e for spec in reads for e in spec.effects} - {ReadEffect.NONE}))
+            wanted = 'verify = "none", a signal, or another register'
+            self.fault(table, key, "its read-back would have side effects", words, wanted)
 
     def banks(self) -> None:
         for bank in self.contract.banks.values():

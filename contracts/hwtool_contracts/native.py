@@ -88,6 +88,13 @@ def _digest(data: dict[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def _refuse_directions(table: Table, access: Access) -> None:
+    """A table about a direction that the access forbids would be parsed and never used."""
+    for key, possible in (("read", access.readable), ("write", access.writable)):
+        if key in table and not possible:
+            table.fault(key, f"access {access} has no {key}", None, f"no {key} table, or another access")
+
+
 class _Loader:
     """State of one load: the defaults that registers inherit and the map being built."""
 
@@ -216,6 +223,7 @@ class _Loader:
         read = read_spec(table, self.default_read)
         write = write_spec(table, self.default_write, width)
         access = table.choice("access", Access, required=True) or Access.NONE
+        _refuse_directions(table, access)
         volatile = bool(table.flag("volatile", self.default_volatile))
         top_value = (1 << width) - 1
         register = Register(
@@ -288,6 +296,7 @@ class _Loader:
                 quantity=quantity(table, width),
                 reserved=cast(Literal["keep", "zero", "one"] | None, reserved),
             )
+            _refuse_directions(table, field.access)
             if field.mask & taken:
                 table.fault("bits", "overlaps another field", f"{msb}:{lsb}", "bits that no other field has")
             taken |= field.mask

@@ -181,30 +181,35 @@ def _op(result: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("number", type=int, required=False)
+@click.argument("number", required=False)
 @click.option("--key", help="By the key of your request.")
 @click.option("--verify", is_flag=True, help="Try the rules that may settle an unknown outcome.")
+@click.option("--operator", is_flag=True, help="Use the operator's socket: operations of others are shown whole.")
 @socket_option
 @json_option
-def op(number: int | None, key: str | None, verify: bool, socket_: str | None, as_json: bool) -> None:
+def op(number: str | None, key: str | None, verify: bool, operator: bool, socket_: str | None, as_json: bool) -> None:
     """Show what became of an operation, by NUMBER or --key."""
-    with link(socket_) as client:
+    with link(socket_, "operator" if operator else "agent") as client:
         finish(client.ask("op.get", _which(number, key) | ({"verify": True} if verify else {})), as_json, _op)
 
 
 @click.command()
-@click.argument("number", type=int, required=False)
+@click.argument("number", required=False)
 @click.option("--key", help="By the key of your request.")
 @click.option("--ms", type=click.IntRange(0, 25_000), default=25_000, show_default=True, help="How long to wait.")
 @socket_option
 @json_option
-def wait(number: int | None, key: str | None, ms: int, socket_: str | None, as_json: bool) -> None:
+def wait(number: str | None, key: str | None, ms: int, socket_: str | None, as_json: bool) -> None:
     """Wait until an operation has ended."""
     with link(socket_) as client:
         finish(client.ask("op.wait", _which(number, key) | {"wait_ms": ms}), as_json, _op)
 
 
-def _which(number: int | None, key: str | None) -> dict[str, Any]:
+def _which(number: str | None, key: str | None) -> dict[str, Any]:
     if (number is None) == (key is None):
         usage("give either the operation's number or --key")
-    return {"id": number} if number is not None else {"key": key}
+    if number is None:
+        return {"key": key}
+    if not number.isdecimal():
+        usage(f"{number!r} is no number; for a key: --key {number}")
+    return {"id": int(number)}

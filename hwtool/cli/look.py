@@ -51,8 +51,11 @@ def find(words: tuple[str, ...], device: str | None, socket_: str | None, as_jso
     """Find registers by name, field, unit or chip."""
 
     def show(result: dict[str, Any]) -> None:
-        rows = [{**m, "clean": (m.get("read") or {}).get("clean")} for m in result["matches"]]
-        table(rows, ["register", "access", "read", "clean", "write", "unit"])
+        rows = [
+            {**m, "clean": (m.get("read") or {}).get("clean"), "fields": m.get("group") or m.get("fields")}
+            for m in result["matches"]
+        ]
+        table(rows, ["register", "access", "read", "clean", "write", "unit", "fields"])
         if result.get("cursor"):
             click.echo("… more: narrow the words, or use --device", err=True)
 
@@ -70,6 +73,9 @@ def show(register: str, socket_: str | None, as_json: bool) -> None:
 
     def show_contract(result: dict[str, Any]) -> None:
         contract = result["contract"]
+        if "group" in contract:
+            how = "in one transfer" if contract["transfer"] == "one" else "each in a transfer of its own"
+            click.echo(f"{contract['group']}: a group, {how}")
         for promise in contract.get("members", [contract]):
             _promise(promise)
 
@@ -106,17 +112,22 @@ def _promise(promise: dict[str, Any]) -> None:
 @click.option("--device", help="Only entries about this device.")
 @click.option("--since", type=int, help="Only entries after this sequence number.")
 @click.option("--limit", type=click.IntRange(1, 200), default=100, show_default=True)
+@click.option("--operator", is_flag=True, help="Use the operator's socket: entries of others are shown whole.")
 @socket_option
 @json_option
-def journal(device: str | None, since: int | None, limit: int, socket_: str | None, as_json: bool) -> None:
-    """Show what was attempted and how it ended."""
+def journal(
+    device: str | None, since: int | None, limit: int, operator: bool, socket_: str | None, as_json: bool
+) -> None:
+    """Show what was attempted and how it ended: the newest entries, or those after --since."""
 
     def show_entries(result: dict[str, Any]) -> None:
         for entry in result["entries"]:
             click.echo(timeline(entry))
+        if result.get("cursor"):
+            click.echo(f"… more: --since {result['cursor']}", err=True)
 
     params = {"device": device, "since": since, "limit": limit}
-    with link(socket_) as client:
+    with link(socket_, "operator" if operator else "agent") as client:
         finish(client.ask("journal.read", {k: v for k, v in params.items() if v is not None}), as_json, show_entries)
 
 

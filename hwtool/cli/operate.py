@@ -55,7 +55,7 @@ def approvals(socket_: str | None, as_json: bool) -> None:
     """List the requests that wait for a person."""
 
     def show(result: dict[str, Any]) -> None:
-        columns = ["approval", "device", "registers", "kind", "requester", "reason_in_requesters_words"]
+        columns = ["approval", "device", "registers", "kind", "requester", "approved_by", "reason_in_requesters_words"]
         table(result["approvals"], columns)
 
     with link(socket_, "operator") as client:

@@ -6,6 +6,7 @@ One JSON object a line, each answered by one:
     {"boot_evidence": ADDRESS}                 → {"nonce": "…"}
     {"control": "counts"}                      → {"counts": {"0x20": {"OLATA.write": 3, …}, …}, "transfers": N}
     {"control": "set", "address": A, "register": R, "value": V}
+    {"control": "push", "address": A, "register": R, "elements": [V, …]}     fill a FIFO
     {"control": "fault", "fault": {…}}         plan a fault (hwtool_sim.faults)
     {"control": "reset", "address": A}         the chip restarts
     {"control": "stop"}
@@ -94,6 +95,11 @@ class SimServer(socketserver.ThreadingUnixStreamServer):
                 return {"counts": counts_of(self.bus), "transfers": self.bus.transfers}
             case "set":
                 _set(self.bus.chips[request["address"]], request["register"], request["value"])
+            case "push":
+                chip, name = self.bus.chips[request["address"]], request["register"]
+                if name not in chip.fifos:
+                    raise ValueError(f"{name} is no FIFO of {chip.contract.part}")
+                chip.push(name, msgspec.convert(request["elements"], list[int]))
             case "fault":
                 self.bus.faults.append(msgspec.convert(request["fault"], Fault))
             case "reset":

@@ -310,7 +310,7 @@ def test_verification_when_the_contract_names_none_then_the_effect_decides(
 
 
 def test_verification_when_the_read_back_would_have_effects_then_none() -> None:
-    contract = toy(reg("R", 0, "read = { effects = ['clear'] }\nwrite = { effect = 'store', verify = 'read_back' }"))
+    contract = toy(reg("R", 0, "read = { effects = ['clear'] }\nwrite = { effect = 'store' }"))
     assert write_of(contract, "R", 1).verify.by == "none"
     assert not readable_back(contract, contract.registers["R"], Verify("read_back", "NOBODY"))
 

@@ -95,7 +95,7 @@ def test_key_when_the_same_read_is_sent_again_then_the_value_comes_from_the_reco
 CONFLICTS: dict[str, tuple[dict[str, Any], str]] = {
     "value": (toy_write("R", 0x56), "targets[0].value"),
     "mask": (toy_write("R", 0x55, mask="0xff"), "targets[0].mask"),
-    "register": (toy_write("S"), "targets[0].register"),
+    "register": (toy_write("S"), "register"),
     "expect": (toy_write("R", expect={"toy.S": 1}), "expect"),
     "invalid now": (toy_write("R", 0x100), "request: invalid_args"),
     "unknown now": (toy_write("NOPE"), "request: not_found"),

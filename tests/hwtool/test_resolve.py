@@ -122,7 +122,12 @@ def test_register_when_there_is_none_then_not_found_with_near_misses(
     with pytest.raises(DomainError) as caught:
         find_members(BENCH["gpio"], name)
     assert caught.value.code is Code.NOT_FOUND
-    assert caught.value.fields == {"searched": name, "suggestions": suggestions}
+    assert caught.value.fields["searched"] == name
+    if name.rstrip(".") == "gpio":  # a device alone: some of its registers
+        assert caught.value.fields["suggestions"][:2] == ["gpio.IODIRA", "gpio.IODIRB"]
+        assert "gpio.REGISTER" in caught.value.message
+    else:
+        assert caught.value.fields["suggestions"] == suggestions
     if hint is not None:
         assert hint in caught.value.hint
         assert "gpio.OLATA" in caught.value.hint

@@ -382,3 +382,13 @@ def test_module_when_run_without_arguments_then_it_says_what_it_needs(
         runpy.run_module("hwtool_sim", run_name="__main__")
     assert ended.value.code == 2
     assert "--socket, --chips" in capsys.readouterr().err
+
+
+def test_control_when_elements_are_pushed_then_the_fifo_holds_them_and_no_other_register_takes_any() -> None:
+    bus = bus_of({0x4D: bundled("sc16is750")})
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory, SimServer(f"{directory}/s", bus) as server:
+        push = {"control": "push", "address": 0x4D, "register": "RHR", "elements": [7, 8]}
+        assert server.answer(json.dumps(push).encode()) == {"done": True}
+        assert list(bus.chips[0x4D].fifos["RHR"])[-2:] == [7, 8]
+        assert "no FIFO" in server.answer(json.dumps({**push, "register": "LCR"}).encode())["error"]
+        assert "error" in server.answer(json.dumps({**push, "elements": ["x"]}).encode())
