@@ -25,6 +25,7 @@ WRITE_NOT_YET: Final = frozenset(
     {"triggers", "commit_by", "resets", "readdresses", "absolute", "busy_retry", "irreversible", "unlock"}
     | {"delay_after_ms", "max_rate_per_min"}
 )
+ENCODINGS_NOT_YET: Final = ("linear11", "linear16", "decimal", "text")
 
 
 def _provenance(table: Table) -> Provenance:
@@ -167,6 +168,9 @@ def _limits(table: Table, top_value: int, is_float: bool) -> Limits | None:
 
 def quantity(table: Table, width_bits: int) -> Quantity:
     """How the bits are to be understood: encoding, scale, unit."""
+    if table.data.get("encoding") in ENCODINGS_NOT_YET:
+        table.fault("encoding", "in the format, but not supported by this version", table.raw("encoding"), "left out")
+        return Quantity()
     encoding = table.choice("encoding", Encoding) or Encoding.UNSIGNED
     if table.flag("signed", False):
         if encoding not in (Encoding.UNSIGNED, Encoding.TWOS_COMPLEMENT):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests import print_tables
 MANUAL = Path(__file__).parents[2] / "docs" / "errors.md"
 
 
-def example(code: Code, **fields: object) -> dict[str, object]:
+def example(code: Code, **fields: Any) -> dict[str, object]:
     return DomainError(code, "what happened", **fields).as_object()
 
 
@@ -93,7 +94,7 @@ def test_error_when_it_carries_a_field_of_another_code_then_it_cannot_be_made() 
     ],
 )
 def test_retry_when_the_intent_was_recorded_then_it_may_differ(
-    code: Code, after_intent: bool, fields: dict[str, object], retry: Retry
+    code: Code, after_intent: bool, fields: dict[str, Any], retry: Retry
 ) -> None:
     assert DomainError(code, "x", after_intent=after_intent, **fields).as_object()["retry"] == retry
 

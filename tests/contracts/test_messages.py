@@ -11,7 +11,7 @@ import pytest
 from hwtool_contracts.messages import METHODS, Result, openrpc, schemas
 
 KEY = {"key": "test-0001"}
-GOOD = {
+GOOD: dict[str, dict[str, Any]] = {
     "describe": {},
     "rpc.discover": {},
     "device.list": {},

@@ -9,7 +9,7 @@ import pytest
 
 from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
 from hwtool_contracts.library import bundled, bundled_names, find_contract
-from hwtool_contracts.model import Encoding, Space
+from hwtool_contracts.model import Encoding, ReadSpec, Space, WriteSpec
 from hwtool_contracts.native import (
     ACCESS_NOT_YET,
     CLUSTER_NOT_YET,
@@ -61,7 +61,7 @@ def test_bundled_chips_when_loaded_then_each_is_there_and_unverified() -> None:
 def test_bundled_chips_when_an_effect_is_reviewed_then_it_names_what_was_seen() -> None:
     for name in bundled_names():
         for register in bundled(name).registers.values():
-            specs = [register.read, register.write]
+            specs: list[ReadSpec | WriteSpec] = [register.read, register.write]
             specs += [s for f in register.fields.values() for s in (f.read, f.write)]
             for spec in specs:
                 if spec.provenance.basis is Basis.REVIEWED:
@@ -279,6 +279,8 @@ BROKEN = {
     "input rw": (MODBUS + REG.replace("= 0", "= 1") + "space = 'input'", "cannot be written"),
     "float width": (HEAD + REG + "encoding = 'float32'", "has 32 bits"),
     "signed float": (HEAD + REG + "width_bits = 32\nencoding = 'float32'\nsigned = true", "does not go with"),
+    "encoding later": (HEAD + REG + "encoding = 'linear11'", "not supported by this version"),
+    "encoding unheard": (HEAD + REG + "encoding = 'grey'", "not in the vocabulary"),
     "zero scale": (HEAD + REG + "scale = 0", "loses the value"),
     "nan scale": (HEAD + REG + "scale = nan", "finite number"),
     "word scale": (HEAD + REG + "scale = 'abc'", "finite number"),

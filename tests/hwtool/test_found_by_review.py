@@ -242,13 +242,13 @@ def test_boot_evidence_when_it_hangs_then_the_bus_is_wedged_and_the_request_ends
 def test_grant_when_not_used_in_time_then_it_is_neither_listed_nor_waiting(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         pending = await lab.ask("reg.write", **WRITE)
-        screen = ((await lab.operator("approval.show", approval=pending.id)).approvals or [{}])[0]  # type: ignore[index]
+        screen = ((await lab.operator("approval.show", approval=pending.id)).approvals or [{}])[0]
         lab.clock.advance(2)
         assert (await lab.operator("approval.approve", approval=pending.id, code=screen["code"])).ok
         assert [a["approved_by"] for a in (await lab.operator("approval.list")).approvals] == ["uid:0"]  # type: ignore[union-attr]
         lab.clock.advance(121)
         told = await lab.ask("op.get", key=KEY)
-        assert (code_of(told), (told.op or {})["state"]) == ("approval_expired", "DONE")  # type: ignore[union-attr]
+        assert (code_of(told), (told.op or {})["state"]) == ("approval_expired", "DONE")
         assert (await lab.operator("approval.list")).approvals == []
 
     play(life, toy_board(tmp_path, reg("R", 0, "write = { effect = 'store', approval = 'required' }")))

@@ -59,7 +59,7 @@ def request(method: str, number: int = 1, **params: Any) -> bytes:
 
 def lives(daemon: RunningDaemon) -> bool:
     with daemon.client() as client:
-        return client.read("uart.RXLVL")[0]["raw"] == "0x05"
+        return bool(client.read("uart.RXLVL")[0]["raw"] == "0x05")
 
 
 BROKEN_ENVELOPES = [
