@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -35,4 +36,10 @@ class Clock:
 def rfc3339(wall_ns: int) -> str:
     """UTC with nanoseconds."""
     seconds, nanoseconds = divmod(wall_ns, 1_000_000_000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{nanoseconds:09d}Z"
+    return f"{_second(seconds)}.{nanoseconds:09d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    """A whole second; the same one is asked for thousands of times."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
