@@ -7,7 +7,7 @@ lock is taken for each group of transfers. Clean reads take only the bus's lock,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,9 +17,9 @@ from hwtool_contracts.cross_check import find_place
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
-from hwtool_registers.bits import extract, from_bytes, hexed, to_bytes
+from hwtool_registers.bits import extract, hexed, to_bytes
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rejected
-from hwtool_registers.plan import Plan, Role, Step, pieces_of, plan_block_read, plan_read, selectors, write_transfers
+from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 
 def stale(what: str, expected: object, found: object) -> DomainError:
@@ -37,6 +37,10 @@ class PersonHold:
     since_ns: int
 
 
+async def _remember_nothing(_: dict[str, int]) -> None:
+    """Where no store is at hand."""
+
+
 @dataclass
 class Device:
     """One device of the board.
@@ -46,8 +50,10 @@ class Device:
         hold: a person's hold.
         waiting: keyed requests in the queue, the one at work included.
         known: what bank selectors held when they were last read.
-        owed: selectors that could not be set back: what they held before, and what they were set to. They are set
-            back before the next banked access if they still hold what they were set to.
+        home: what each selector holds outside any access, kept by the store: one that is found where a bank leaves it
+            was not set back (a failure, a killed daemon), and goes home before the next access.
+        moving: selectors that a keyed request is writing itself.
+        remember: keeps `home` on disk.
     """
 
     spec: DeviceSpec
@@ -59,7 +65,9 @@ class Device:
     hold: PersonHold | None = None
     waiting: int = 0
     known: dict[str, int] = field(default_factory=dict)
-    owed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    home: dict[str, int] = field(default_factory=dict)
+    moving: set[str] = field(default_factory=set)
+    remember: Callable[[dict[str, int]], Awaitable[None]] = _remember_nothing
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     identified: bool = False
     checked: bool = False
@@ -136,13 +144,6 @@ class Device:
             self._judged[key] = judge_read(self.contract, members, as_group)
         return self._judged[key]
 
-    def owe(self, plan: Plan) -> None:
-        """The selectors of a plan are in doubt: what they held is to be set back."""
-        selected = {s.register: self._written(s) for s in plan.steps if s.role is Role.SELECT}
-        for step in plan.steps:
-            if step.role is Role.RESTORE:
-                self.owed[step.register] = self._written(step), selected[step.register]
-
     async def give_back(self, plan: Plan, answer: Answer) -> list[str]:
         """Set a plan's selectors back after its access failed; warnings where that is not possible now.
 
@@ -161,39 +162,87 @@ class Device:
                     break
             else:
                 return []
-        self.owe(plan)
         fault = "" if isinstance(answer, Confirmed) else f": {answer.fault}"
         return [f"bank_in_doubt: {restoring[0].register} is set back before the next access{fault}"]
-
-    def _written(self, step: Step) -> int:
-        data: bytes = getattr(step.transfer, "data", b"")
-        return from_bytes(self.contract.registers[step.register], data)
 
     def new_generation(self, generation: int) -> None:
         """The device restarted: nothing that was known of it holds."""
         self.generation = generation
         self.identified = self.checked = False
         self.known.clear()
-        self.owed.clear()  # the restart has set the selectors back
+        self.home.clear()  # the restart has set the selectors back
+
+    def _selectors_of(self, register: Register) -> list[Register]:
+        """The selectors that matter for an access to a register: those of its bank, and itself if it is one."""
+        itself = [register] if register.name in self._selected else []
+        return [*selectors(self.contract, register), *itself]
+
+    @cached_property
+    def _selected(self) -> dict[str, list[tuple[int, int]]]:
+        """For each selector, the (mask, value) that each bank sets it to."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for bank in self.contract.banks.values():
+            for selector in bank.select:
+                found.setdefault(selector.register, []).append((selector.mask, selector.value))
+        return found
+
+    def is_selector(self, register: Register) -> bool:
+        """Whether banks are selected by this register."""
+        return register.name in self._selected
+
+    async def know_home(self, register: Register) -> None:
+        """Have on disk what the register's selectors hold at home, before one of them is written for the first time.
+
+        The caller does not hold the bus lock (it is never held across a sync).
+
+        Raises:
+            DomainError: the bus did not answer, or the store has failed.
+        """
+        for selector in self._selectors_of(register):
+            if selector.name in self.home or selector.name in self.moving:
+                continue
+            async with self.worker.lock:
+                held = await self._plain(selector)
+            await self.remember({**self.home, selector.name: held})
+            self.home[selector.name] = held
+
+    async def move_home(self, registers: Sequence[Register]) -> None:
+        """A caller is about to write a selector itself: what it holds afterwards is its new home."""
+        names = {r.name for r in registers if self.is_selector(r)}
+        if names:
+            self.moving |= names
+            self.home = {n: v for n, v in self.home.items() if n not in names}
+            await self.remember(self.home)
+
+    def home_moved(self) -> None:
+        """The write of a selector has ended, however it ended."""
+        self.moving.clear()
+
+    async def _plain(self, selector: Register) -> int:
+        """One clean read of a selector, which is in no bank; the caller holds the bus lock."""
+        values = await self._run(plan_read(self.contract, self.spec.address, [selector], {}), selector)
+        return values[selector.name][0]
 
     async def learn_selectors(self, register: Register) -> None:
-        """Read the selectors of the register's bank; the caller holds the bus lock.
+        """Read the selectors that matter for a register; the caller holds the bus lock.
 
         They are read before every banked access: a device that restarted unnoticed would otherwise be "set back" to
-        what it held before. What an earlier access still owes is set back first.
+        what it held before. One that stands where an earlier access left it (a failure, a killed daemon) goes home.
         """
-        for selector in selectors(self.contract, register):
-            values = await self._run(plan_read(self.contract, self.spec.address, [selector], {}), selector)
-            held = values[selector.name][0]
-            prior, selected = self.owed.get(selector.name, (held, held))
-            if held == selected != prior:
-                address = self.spec.address
-                (transfer,) = write_transfers(self.contract, address, selector, to_bytes(selector, prior))
-                answer = await self.worker.send_once(transfer)
-                if not isinstance(answer, Confirmed):
-                    raise self.read_failed(answer, selector, "preparation")
-                held = prior
-            self.owed.pop(selector.name, None)
+        for selector in self._selectors_of(register):
+            held = await self._plain(selector)
+            home = self.home.get(selector.name, held)
+            if held != home and selector.name not in self.moving:
+                if held in {(home & ~mask) | value for mask, value in self._selected[selector.name]}:
+                    address = self.spec.address
+                    (transfer,) = write_transfers(self.contract, address, selector, to_bytes(selector, home))
+                    answer = await self.worker.send_once(transfer)
+                    if not isinstance(answer, Confirmed):
+                        raise self.read_failed(answer, selector, "preparation")
+                    held = home
+                else:  # somebody else has moved it: that is its home now
+                    self.home[selector.name] = held
+                    asyncio.ensure_future(self.remember(dict(self.home)))  # noqa: RUF006  # the store keeps its own jobs
             self.known[selector.name] = held
 
     async def read(self, register: Register) -> int:
@@ -202,6 +251,7 @@ class Device:
         Raises:
             DomainError: the bus did not answer; nothing with an effect was sent.
         """
+        await self.know_home(register)
         async with self.worker.lock:
             await self.learn_selectors(register)
             plan = plan_read(self.contract, self.spec.address, [register], self.known)
@@ -229,6 +279,7 @@ class Device:
         values: dict[str, int] = {}
         before = self.worker.sent
         for run in self._runs(registers):
+            await self.know_home(run[0])
             async with self.worker.lock:
                 await self.learn_selectors(run[0])
                 plan = plan_block_read(self.contract, self.spec.address, run, self.known)
@@ -245,6 +296,7 @@ class Device:
         members = [self.contract.registers[n] for n in group.members]
         make = plan_block_read if group.transfer == "one" else plan_read
         before = self.worker.sent
+        await self.know_home(members[0])
         async with self.worker.lock:
             await self.learn_selectors(members[0])
             found = await self._run(make(self.contract, self.spec.address, members, self.known), members[0])

@@ -104,7 +104,6 @@ async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str
                 case Confirmed(), Role.SELECT | Role.RESTORE:
                     continue
                 case Rejected() | Ambiguous(), Role.RESTORE:
-                    device.owe(plan)
                     warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
                     break
                 case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS:
@@ -158,14 +157,17 @@ def _stopped(
     if sent.at is Role.SELECT:
         message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
         error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=answer.fault, stage="select")
-        return Finished("not_applied", failed(error, "none", evidence=evidence, verdict="not_applied"), sent.answers)
+        result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
+        return Finished("not_applied", result, sent.answers)
     match answer:
         case Ambiguous(stage, fault):
             message = f"{name}: {fault}; it cannot be told whether the device acted"
             error = DomainError(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage.value, evidence=evidence, settled=False
             )
-            return Finished(None, failed(error, "unknown", evidence=evidence, values=values), sent.answers)
+            return Finished(
+                None, failed(error, "unknown", evidence=evidence, values=values, warnings=sent.warnings), sent.answers
+            )
         case Rejected(fault, proof):
             evidence["proof"] = proof
             if sent.done:
@@ -173,11 +175,14 @@ def _stopped(
                 error = DomainError(
                     Code.NOT_APPLIED, message, after_intent=True, verdict="partial", done=sent.done, total=total
                 )
-                result = failed(error, "applied", evidence=evidence, verdict="partial", values=values)
+                warnings = sent.warnings
+                result = failed(
+                    error, "applied", evidence=evidence, verdict="partial", values=values, warnings=warnings
+                )
                 return Finished("partial", result, sent.answers)
             message = f"{name}: {fault}; nothing happened"
             error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=fault, stage="dispatch")
-            result = failed(error, "none", evidence=evidence, verdict="not_applied")
+            result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
             return Finished("not_applied", result, sent.answers)
 
 
@@ -246,7 +251,7 @@ async def _watched(
             unknown = DomainError(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
             )
-            return Finished(None, failed(unknown, "unknown", evidence=evidence), [])
+            return Finished(None, failed(unknown, "unknown", evidence=evidence, warnings=sent.warnings), [])
     alone = device.worker.spec.sole_master and is_plain(prepared.targets)
     verdict = conclude(seen, prepared.verifiable, alone)
     by_read_back = any(t.observe for t in prepared.targets)

@@ -27,7 +27,7 @@ from hwtool.keyed import KeyedOperations
 from hwtool.outcome import NeedsPerson, Verdict
 from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller
-from hwtool.recovery import Settlement, orphans, owed_of, run_rules, settle
+from hwtool.recovery import Settlement, orphans, run_rules, settle
 from hwtool.resolve import find_device
 from hwtool.results import failed, in_progress
 from hwtool.state import Daemon
@@ -399,6 +399,9 @@ class Engine:
         except StoreRule:
             return None  # a person has settled it meanwhile
 
+    async def _remember(self, locus: str, home: dict[str, int]) -> None:
+        await self.daemon.ask(partial(operations.note_home, locus=locus, home=dict(home)))
+
     async def _recover(self) -> None:
         """What an earlier life left behind: orphans become unknown, devices are held, rules run."""
         daemon = self.daemon
@@ -416,11 +419,12 @@ class Engine:
             known = await daemon.ask(partial(operations.device, locus=device.locus))
             device.generation = known.generation
             daemon.boots[device.name] = known.boot_evidence.get("nonce")
+            device.home = dict(known.boot_evidence.get("home", {}))
+            device.remember = partial(self._remember, device.locus)
         for row in unknown:
             stopped = daemon.device_at(row.locus)
             if stopped is not None:
                 stopped.mark_unknown(row.op_id, row.intent_ns or row.created_ns)
-                stopped.owed |= owed_of(row)
                 stopped.worker.quarantine()
         for worker in daemon.workers.values():
             # a line that does not fall silent must not keep the others waiting: it stays shut, its rules run later

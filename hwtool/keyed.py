@@ -48,6 +48,7 @@ class Running:
 
     request: Request
     task: asyncio.Task[Result]
+    looked_up: asyncio.Event
 
 
 class KeyedOperations:
@@ -76,15 +77,19 @@ class KeyedOperations:
         place, joined = (caller.principal, params.key), False
         running = self._running.get(place)
         if running is None:
-            task = asyncio.get_running_loop().create_task(self._answer(request))
-            self._running[place] = Running(request, task)
+            looked_up = asyncio.Event()
+            task = asyncio.get_running_loop().create_task(self._answer(request, looked_up))
+            self._running[place] = Running(request, task, looked_up)
             task.add_done_callback(lambda _: self._running.pop(place, None))
         elif request.error is not None and running.request.error is not None:
-            return await self._answer(request)  # neither will use the key: each is told what is wrong with it
+            return await self._answer(
+                request, asyncio.Event()
+            )  # neither will use the key: each is told what is wrong with it
         elif running.request.digest != request.digest or request.error is not None:
             return self._conflict(request, running.request.content, "unknown", None)
         else:
-            task, joined = running.task, True
+            task, joined, looked_up = running.task, True, running.looked_up
+        await looked_up.wait()  # what is on record is answered whatever the deadline
         deadline_s = None if params.deadline_ms is None else params.deadline_ms / 1000
         done, _ = await asyncio.wait({task}, timeout=deadline_s)
         if not done:
@@ -93,11 +98,11 @@ class KeyedOperations:
         # who joined gets the outcome of the other's request, if it came so far as to have one
         return msgspec.structs.replace(result, replayed=True) if joined and result.id is not None else result
 
-    async def _answer(self, request: Request) -> Result:
+    async def _answer(self, request: Request, looked_up: asyncio.Event) -> Result:
         """The whole life; every way out is a result."""
         params = request.params
         try:
-            result = await self._live(request)
+            result = await self._live(request, looked_up)
         except DomainError as error:
             self._daemon.note_refusal(request.caller, request.resolved, params.key, error)
             result = failed(error, "none")
@@ -105,11 +110,14 @@ class KeyedOperations:
             # before the intent: somebody was quicker, nothing was sent
             refused = DomainError(Code.REFUSED, str(error), rule="store_rule", register=None, field=None)
             result = failed(refused, "none")
+        finally:
+            looked_up.set()
         result.key = params.key
         return self._daemon.dressed(result, request.device)
 
-    async def _live(self, request: Request) -> Result:
+    async def _live(self, request: Request, looked_up: asyncio.Event) -> Result:
         found = await self._look_up(request)
+        looked_up.set()
         if isinstance(found, Tombstone):
             message = f"key {request.params.key} was used; its record has been pruned (verdict {found.verdict})"
             raise DomainError(Code.KEY_EXPIRED, message, key=request.params.key, verdict=found.verdict)
@@ -265,9 +273,13 @@ class KeyedOperations:
         prepared = await prepare(resolved)
         if row is not None:
             self._check_shown(row, prepared)
-        check_time(self._daemon, request, after_intent=False)
-        op_id = await self._intend(request, prepared, row, boot)
-        return await self._dispatch(request, prepared, op_id)
+        await device.move_home(resolved.registers if resolved.changes else [])
+        try:
+            check_time(self._daemon, request, after_intent=False)
+            op_id = await self._intend(request, prepared, row, boot)
+            return await self._dispatch(request, prepared, op_id)
+        finally:
+            device.home_moved()
 
     @staticmethod
     def _check_shown(row: OpRow, prepared: Prepared) -> None:

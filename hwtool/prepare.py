@@ -252,6 +252,7 @@ async def _prepare_write(resolved: Resolved) -> Prepared:
         wanted += [_signal_place(s, change.register, device)[0] for s in change.judged.signals]
     before = await _observe(device, wanted)
     values = {c.register.name: _whole_value(c, before, device) for c in resolved.changes}
+    await device.know_home(resolved.registers[0])
     async with device.worker.lock:
         await device.learn_selectors(resolved.registers[0])
     pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
@@ -354,6 +355,7 @@ async def _prepare_read(resolved: Resolved) -> Prepared:
     wanted = [device.contract.registers[n] for n in names] + [r for r in levels if r is not None]
     before = await _observe(device, wanted)
     _refuse_empty(resolved, before)
+    await device.know_home(resolved.registers[0])
     async with device.worker.lock:
         await device.learn_selectors(resolved.registers[0])
     plan = plan_read(device.contract, device.spec.address, resolved.registers, device.known, count=resolved.count)

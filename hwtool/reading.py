@@ -24,6 +24,8 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
         DomainError: not_found, refused, stale, unavailable, bus_fault or timeout; effects none.
     """
     device, registers, groups = clean_read(daemon.devices, params.registers)
+    if daemon.stopping:
+        raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     device.check_seen(params.generation, params.contract_digest)
     if params.deadline_ms is None:
         values, transfers = await _values(device, registers, groups)

@@ -35,15 +35,6 @@ def facts(row: OpRow) -> dict[str, Any]:
     return granted if granted is not None else row.request
 
 
-def owed_of(row: OpRow) -> dict[str, tuple[int, int]]:
-    """Selectors that the plan of a row set and may not have set back: what they held, and what they were set to."""
-    values: dict[str, dict[str, int]] = {"select": {}, "restore": {}}
-    for step in facts(row)["plan"]:
-        if step["role"] in values:
-            values[step["role"]][step["register"]] = int.from_bytes(bytes.fromhex(step["data"]), "big")
-    return {name: (prior, values["select"][name]) for name, prior in values["restore"].items()}
-
-
 async def observe(row: OpRow, device: Device) -> dict[str, int]:
     """Read the observables of a row.
 

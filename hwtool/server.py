@@ -285,8 +285,10 @@ class Server:
         for server in self._servers:
             server.close()
         self.engine.daemon.stopping = True
-        if self.tasks:
-            await asyncio.wait(set(self.tasks), timeout=30)
+        while self.tasks:  # what came in meanwhile is answered too: as unavailable
+            _, late = await asyncio.wait(set(self.tasks), timeout=30)
+            if late:
+                break
         for connection in list(self.connections):
             connection.close()
         for path in self._bound:  # and no other: another daemon's sockets may stand there

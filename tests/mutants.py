@@ -148,8 +148,8 @@ MUTANTS = [
     Mutant(
         "not_after is checked before the intent",
         "hwtool/keyed.py",
-        "        check_time(self._daemon, request, after_intent=False)\n        op_id",
-        "        op_id",
+        "            check_time(self._daemon, request, after_intent=False)\n            op_id",
+        "            op_id",
         KEYED + "test_not_after_when_it_passes_before_t1_then_expired_and_no_row",
     ),
     Mutant(

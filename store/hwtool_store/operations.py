@@ -180,8 +180,10 @@ def device(conn: sqlite3.Connection, locus: str) -> DeviceRow:
 def note_boot(
     conn: sqlite3.Connection, locus: str, evidence: dict[str, Any], restarted: bool, now_ns: int
 ) -> DeviceRow:
-    """Record boot evidence; a restart raises the device's generation."""
+    """Record boot evidence; a restart raises the device's generation, and what else was known of it is forgotten."""
     row = device(conn, locus)
+    if not restarted:
+        evidence = {**row.boot_evidence, **evidence}
     conn.execute(
         "UPDATE device SET gen=gen+?, boot_evidence=? WHERE device_id=?",
         (1 if restarted else 0, json.dumps(evidence, sort_keys=True), row.device_id),
@@ -190,6 +192,13 @@ def note_boot(
         body = {"at_ns": now_ns, "what": "generation", "locus": locus, "generation": row.generation + 1}
         audit.append(conn, current_epoch(conn), None, body)
     return device(conn, locus)
+
+
+def note_home(conn: sqlite3.Connection, locus: str, home: dict[str, int]) -> None:
+    """Keep what the bank selectors of a device hold outside any access, for a daemon that is killed inside one."""
+    row = device(conn, locus)
+    evidence = json.dumps({**row.boot_evidence, "home": home}, sort_keys=True)
+    conn.execute("UPDATE device SET boot_evidence=? WHERE device_id=?", (evidence, row.device_id))
 
 
 def find(conn: sqlite3.Connection, principal: str, key: str) -> OpRow | Tombstone | None:

@@ -1153,29 +1153,85 @@ def test_bank_when_the_access_is_ambiguous_then_unknown_and_the_bank_forgotten(p
     async def life(lab: Lab) -> None:
         lab.fault(FaultKind.REPLY_LOST, "uart", offset=0x00)
         result = await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
-        assert (code_of(result), lab.device("uart").owed) == ("outcome_unknown", {"LCR": (0x03, 0x80)})
+        assert (code_of(result), lab.chip("uart").values["LCR"]) == ("outcome_unknown", 0x80)
+        assert [w.partition(":")[0] for w in result.warnings] == ["bank_in_doubt"]
         await lab.rules_ran("uart")
         assert lab.chip("uart").values["LCR"] == 0x80
         got = await lab.ask("op.get", key=KEY, verify=True)
         # the bank still stands where the dispatch left it, so its observable may be read as it is
         assert (got.verdict, got.effects) == ("applied", "unknown")
-        # what is owed is set back before the next banked access, and by nothing else
+        # the selector goes home before the next access to a bank
         assert (await lab.ask("reg.read", registers=["uart.SPR"])).ok
-        assert (lab.chip("uart").values["LCR"], lab.device("uart").owed) == (0x03, {})
+        assert lab.chip("uart").values["LCR"] == 0x03
 
     play(life)
 
 
-def test_bank_when_owed_and_somebody_else_has_moved_it_then_it_is_left_alone(play: Play) -> None:
+def test_bank_when_left_and_somebody_else_has_moved_it_then_that_is_its_home(play: Play) -> None:
     async def life(lab: Lab) -> None:
         lab.fault(FaultKind.REPLY_LOST, "uart", offset=0x00)
         await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
         await lab.rules_ran("uart")
         lab.chip("uart").values["LCR"] = 0x1F
         assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
-        assert (lab.chip("uart").values["LCR"], lab.device("uart").owed) == (0x1F, {})
+        assert (lab.chip("uart").values["LCR"], lab.device("uart").home) == (0x1F, {"LCR": 0x1F})
 
     play(life)
+
+
+def test_selector_when_left_in_a_bank_then_an_access_to_itself_starts_from_its_home(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.write", register="uart.LCR", value=0x1B, key=KEY)).verdict == "applied"
+        lab.fault(FaultKind.REPLY_LOST, "uart", access="read", offset=0x00)
+        assert code_of(await lab.ask("reg.read", registers=["uart.DLL"])) == "timeout"
+        assert lab.chip("uart").values["LCR"] == 0x80  # the bank's whole byte
+        await lab.rules_ran("uart")
+        assert raws(await lab.ask("reg.read", registers=["uart.LCR"])) == ["0x1b"]
+        changed = await lab.ask("reg.update", register="uart.LCR", fields={"STOP_BITS": 1}, key=KEY2)
+        assert (changed.verdict, lab.chip("uart").values["LCR"]) == ("applied", 0x1F)
+
+    play(life)
+
+
+def test_selector_when_written_to_what_a_bank_would_set_then_that_is_its_home_and_stays(play: Play) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
+        written, _ = await asyncio.gather(
+            lab.ask("reg.write", register="uart.LCR", value=0x80, key=KEY), lab.ask("reg.read", registers=["uart.DLL"])
+        )
+        assert written.verdict == "applied"
+        assert (await lab.ask("reg.read", registers=["uart.SPR"])).ok
+        assert lab.chip("uart").values["LCR"] == 0x80
+
+    play(life)
+
+
+def test_selector_when_the_daemon_ends_inside_a_bank_then_the_next_one_sets_it_home(
+    play: Play, kept_buses: dict[str, SimBus]
+) -> None:
+    async def first(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["uart.SPR"])).ok  # its home is known
+        lab.fault(FaultKind.REPLY_LOST, "uart", access="read", offset=0x00)
+        await lab.ask("reg.read", registers=["uart.DLL"])
+        assert lab.chip("uart").values["LCR"] == 0x80
+
+    async def second(lab: Lab) -> None:
+        assert lab.device("uart").home == {"LCR": 0x03}
+        assert (await lab.ask("reg.read", registers=["uart.DLL"])).ok
+        assert lab.chip("uart").values["LCR"] == 0x03
+
+    play(first)
+    play(second)
+
+
+def test_done_key_when_asked_with_no_time_at_all_then_its_outcome_is_answered(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        await lab.ask("reg.write", **WRITE)
+        for _ in range(20):
+            again = await lab.ask("reg.write", **WRITE, deadline_ms=0)
+            assert (again.status, again.replayed) == ("done", True)
+
+    play(life, toy_board(tmp_path, R))
 
 
 def test_bank_when_the_access_is_rejected_then_its_selector_is_set_back_at_once(play: Play) -> None:

@@ -7,15 +7,21 @@ import json
 import os
 import socket
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hwtool.bench import BENCH, bench
+from hwtool.client import ConnectionLost, NoDaemon
 from hwtool.server import _shortened
 from hwtool.session import ProtocolError
 from hwtool_contracts.messages import METHODS
+from hwtool_registers.bus import RegisterWrite
+from hwtool_sim.board import bus_of
+from hwtool_sim.process import SimServer
 from tests.running import LIMIT_S, RunningDaemon, command_line, no_daemon
 
 
@@ -289,3 +295,31 @@ def test_line_when_nested_past_all_sense_then_an_error_and_the_connection_goes_o
 def test_deadline_when_the_request_has_waited_behind_another_then_the_wait_counts(deadline: Any, left: Any) -> None:
     assert _shortened({"deadline_ms": deadline}, 30) == {"deadline_ms": left}
     assert _shortened({}, 30) == {}
+
+
+def test_daemon_when_told_to_stop_during_banked_reads_then_no_bank_is_left_selected() -> None:
+    running = RunningDaemon(BENCH.replace('kind = "sim"', 'kind = "sim"\nprocess = true'))
+    running.store.mkdir(mode=0o700)
+    devices = [d for d in bench().devices.values() if d.bus == "i2c0"]
+    bus = bus_of({d.address: d.contract for d in devices})  # joined by the daemon, and still there after it
+    with SimServer(str(running.store / "sim-i2c0.sock"), bus) as simulator:
+        threading.Thread(target=simulator.serve_forever, daemon=True).start()
+        with running:
+
+            def read_on() -> None:
+                with contextlib.suppress(ConnectionLost, NoDaemon, ProtocolError), running.client() as client:
+                    for _ in range(100_000):
+                        client.ask("reg.read", {"registers": ["uart.DLL"]})
+
+            readers = [threading.Thread(target=read_on) for _ in range(3)]
+            for reader in readers:
+                reader.start()
+            while bus.transfers < 200:
+                assert lives(running)
+            assert running.stop() == 0
+            for reader in readers:
+                reader.join(LIMIT_S)
+        simulator.shutdown()
+    selecting = [t for t in bus.log if isinstance(t, RegisterWrite) and t.data == b"\x80"]
+    assert len(selecting) > 10
+    assert bus.chips[0x4D].values["LCR"] == 0x03
