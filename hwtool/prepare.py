@@ -21,7 +21,7 @@ from hwtool_contracts.cross_check import find_place, find_register
 from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.expect import expectation
-from hwtool_contracts.judge import Refused
+from hwtool_contracts.judge import ReadJudgement, Refused
 from hwtool_contracts.judge_write import judge_whole_value
 from hwtool_contracts.model import Field, Persistence, Register, Signal
 from hwtool_registers.bits import Layout, extract, hexed
@@ -183,12 +183,20 @@ def _number(text: str) -> int | None:
 
 
 async def _check_gates(resolved: Resolved) -> None:
-    device = resolved.device
     gates: dict[str, Register] = {}
     for change in resolved.changes:
         gates |= dict.fromkeys(change.judged.gates, change.register)
     for register, judged in resolved.reads:
         gates |= dict.fromkeys(judged.gates, register)
+    await check_gates(resolved.device, gates)
+
+
+async def check_gates(device: Device, gates: Mapping[str, Register]) -> None:
+    """Look at gates: a register behind a closed one does not answer, or answers with what is no value.
+
+    Raises:
+        DomainError: one is closed (refused), or could not be read.
+    """
     for gate, register in gates.items():
         if not await device.look(gate, register):
             raise refusal(
@@ -218,10 +226,11 @@ async def _check_expectations(resolved: Resolved) -> None:
 
 
 async def _observe(device: Device, registers: list[Register]) -> dict[str, int]:
-    """Read observables, each once; the device's word before the dispatch."""
-    return {
-        name: await device.read(device.contract.registers[name]) for name in dict.fromkeys(r.name for r in registers)
-    }
+    """Read observables, each once; the device's word before the dispatch. A closed gate would make it up."""
+    named = {r.name: r for r in registers}
+    judged = [(r, device.judge((r,))) for r in named.values()]
+    await check_gates(device, {g: r for r, j in judged if isinstance(j, ReadJudgement) for g in j.gates})
+    return {name: await device.read(register) for name, register in named.items()}
 
 
 def _observed_register(change: Change, device: Device) -> Register | None:

@@ -139,8 +139,7 @@ def judge_read(contract: Contract, members: tuple[Register, ...], as_group: bool
             for found, basis in _reads_of(touched):
                 effects |= found
                 bases.add(basis)
-        if register.read.gate is not None:
-            gates.append(register.read.gate)
+        gates += [spec.gate for spec in (register.read, *(f.read for f in register.fields.values())) if spec.gate]
         if register.owner is Owner.SHARED:
             owner = Owner.SHARED
     if len(effects) > 1:
@@ -159,7 +158,7 @@ def judge_read(contract: Contract, members: tuple[Register, ...], as_group: bool
         block=strictest([p.block for p in policies]),
         poll=strictest([p.poll for p in policies]),
         verify=strictest([p.verify for p in policies]),
-        gates=tuple(gates),
+        gates=tuple(dict.fromkeys(gates)),
     )
 
 

@@ -279,3 +279,34 @@ def test_store_when_it_fails_under_a_job_nobody_waits_for_then_the_close_does_no
         assert (tmp_path / "store" / "hwtool.db").read_bytes() == before
 
     asyncio.run(life())
+
+
+@pytest.mark.parametrize("gated", ["R", "F"], ids=["register", "field"])
+def test_clean_read_when_its_gate_is_closed_then_refused_and_no_value_is_made_up(
+    play: Play, tmp_path: Path, gated: str
+) -> None:
+    gate = "read = { effects = ['none'], provenance = 'generated', gate = 'EN' }"
+    rest = gate if gated == "R" else f"[registers.R.fields.F]\nbits = 0\n{gate}"
+
+    async def life(lab: Lab) -> None:
+        lab.chip().values["R"] = 0x01
+        shut = await lab.ask("reg.read", registers=["toy.R"])
+        assert (code_of(shut), error_of(shut)["rule"], lab.reads("R")) == ("refused", "gate_closed", 0)
+        lab.chip().values["EN"] = 1
+        assert raws(await lab.ask("reg.read", registers=["toy.R"])) == ["0x01"]
+
+    play(life, toy_board(tmp_path, reg("EN", 5), reg("R", 0, rest)))
+
+
+def test_write_when_what_would_prove_it_is_behind_a_closed_gate_then_refused_before_the_intent(
+    play: Play, tmp_path: Path
+) -> None:
+    gated = reg("R", 0, "read = { effects = ['none'], provenance = 'generated', gate = 'EN' }")
+
+    async def life(lab: Lab) -> None:
+        shut = await lab.ask("reg.write", **WRITE)
+        assert (code_of(shut), error_of(shut)["rule"], lab.writes("R")) == ("refused", "gate_closed", 0)
+        lab.chip().values["EN"] = 1
+        assert (await lab.ask("reg.write", **WRITE)).verdict == "applied"
+
+    play(life, toy_board(tmp_path, reg("EN", 5), gated))
