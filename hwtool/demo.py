@@ -78,11 +78,14 @@ class Story:
 
     def ask_patiently(self, method: str, **params: Any) -> dict[str, Any]:
         """As `ask`, obeying `unavailable`: wait as long as it says, then the same request with the same key."""
+        deadline_s = time.monotonic() + START_LIMIT_S
         while True:
             result = self.show(self.ask(method, **params))
             error = result["error"]
             if error is None or error["code"] != "unavailable":
                 return result
+            if time.monotonic() > deadline_s:
+                raise DemoFailed(f"{method} was still unavailable after {START_LIMIT_S} s: {error}")
             time.sleep(error["retry_after_ms"] / 1000)
 
     def order(self, method: str, **params: Any) -> dict[str, Any]:

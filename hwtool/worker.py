@@ -116,8 +116,8 @@ class BusWorker:
                 await loop.run_in_executor(self._thread, self.bus.quiesce, self._until_s)
                 if self._until_s <= self._clock.monotonic_s():
                     break  # else something came back meanwhile, and the time began anew
-            except OSError:
-                # absent or babbling: stay shut and try again after another lifetime
+            except Exception:  # noqa: BLE001  # an end of this task would leave the bus shut for good
+                # absent, babbling or defective: stay shut and try again after another lifetime
                 self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
         self._quarantine = None
         self.after_quarantine()

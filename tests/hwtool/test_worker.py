@@ -56,6 +56,7 @@ class ScriptedBus:
         self.gate = gate
         self.quiesced: list[float] = []
         self.broken = 0
+        self.fault: Exception = OSError("the line babbles")
         self.closed = 0
 
     def perform(self, transfer: Transfer) -> Answer:
@@ -71,7 +72,7 @@ class ScriptedBus:
         self.quiesced.append(until_s)
         if self.broken:
             self.broken -= 1
-            raise OSError("the line babbles")
+            raise self.fault
 
     def boot_evidence(self, address: int) -> str | None:
         if self.broken:
@@ -160,11 +161,12 @@ def test_quarantine_when_time_goes_on_then_the_rest_is_told_and_the_bus_is_back_
     run(life)
 
 
-def test_quarantine_when_the_line_cannot_be_emptied_then_tried_again_after_another_lifetime() -> None:
+@pytest.mark.parametrize("fault", [OSError("the line babbles"), RuntimeError("a defect of the bus")])
+def test_quarantine_when_the_line_cannot_be_emptied_then_tried_again_after_another_lifetime(fault: Exception) -> None:
     async def life() -> None:
         clock = FakeClock()
         bus = ScriptedBus()
-        bus.broken = 2
+        bus.broken, bus.fault = 2, fault
         worker = BusWorker(spec(), bus, clock)
         start = clock.mono
         worker.quarantine()

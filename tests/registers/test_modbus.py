@@ -279,6 +279,18 @@ def test_line_when_it_never_falls_silent_then_quiesce_gives_up() -> None:
         bus.quiesce(0)
 
 
+def test_line_when_the_device_vanishes_while_it_is_drained_then_the_next_try_opens_it_anew(slave: Slave) -> None:
+    bus, port = line(slave), Vanishing("read")
+    bus._port = port  # type: ignore[assignment]
+    with pytest.raises(OSError, match="vanished"):
+        bus.quiesce(0)
+    assert port.closed
+    bus.quiesce(0)  # it is back
+    slave.script = [[REPLY]]
+    assert isinstance(bus.perform(READ), Confirmed)
+    bus.close()
+
+
 @pytest.mark.parametrize("transfer", [Line("x", True), RegisterRead(17, Space.MEMORY, 0, 1)])
 def test_line_when_a_transfer_is_not_modbus_then_rejected_unsent(slave: Slave, transfer: Transfer) -> None:
     answer = line(slave).perform(transfer)

@@ -188,7 +188,13 @@ class ModbusRtu:
             if error.errno in (errno.EAGAIN, errno.EBUSY):
                 raise OSError(error.errno, f"{self._settings.path} is in use by another program") from error
             raise
-        fcntl.ioctl(port.fileno(), termios.TIOCEXCL)
+        except termios.error as error:
+            raise OSError(*error.args) from error  # it vanished while it was opened
+        try:
+            fcntl.ioctl(port.fileno(), termios.TIOCEXCL)
+        except OSError:
+            port.close()
+            raise
         self._port = port
 
     def close(self) -> None:
@@ -259,10 +265,12 @@ class ModbusRtu:
         self.open()
         port = self._port
         if port is not None:
-            port.timeout = self._gap_s
-            for _ in range(MAX_DRAINS):
-                if not port.read(256):
-                    break
-            else:
+            try:
+                port.timeout = self._gap_s
+                silent = any(not port.read(256) for _ in range(MAX_DRAINS))
+            except (OSError, termios.error) as error:
+                self.close()  # or the one that comes back would never be opened
+                raise OSError(f"{self._settings.path} vanished: {error}") from error
+            if not silent:
                 raise OSError(f"{self._settings.path} does not fall silent")
             self._last_activity_s = self._clock()
