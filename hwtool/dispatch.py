@@ -17,7 +17,7 @@ from hwtool.clock import Clock
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
 from hwtool.outcome import Seen, Verdict, conclude, is_plain, write_seen
-from hwtool.prepare import Prepared
+from hwtool.prepare import Prepared, check_read_gates
 from hwtool.results import failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
@@ -269,8 +269,10 @@ async def _watch(prepared: Prepared, device: Device, clock: Clock) -> tuple[Seen
     deadline_s = clock.monotonic_s() + prepared.window_ms / 1000
     names = {t.observe for t in prepared.targets if t.observe} | {s.name for t in prepared.targets for s in t.signals}
     pause_s = FIRST_PAUSE_S
+    registers = [device.contract.registers[name] for name in sorted(names)]
     while True:
-        now = {name: await device.read(device.contract.registers[name]) for name in sorted(names)}
+        await check_read_gates(device, registers)  # the write may have closed one
+        now = {register.name: await device.read(register) for register in registers}
         seen = write_seen(prepared.targets, prepared.before, now)
         rest_s = deadline_s - clock.monotonic_s()
         if seen in ("applied", "satisfied") or rest_s <= 0:

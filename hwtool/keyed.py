@@ -273,8 +273,8 @@ class KeyedOperations:
         prepared = await prepare(resolved)
         if row is not None:
             self._check_shown(row, prepared)
-        await device.move_home(resolved.registers if resolved.changes else [])
         try:
+            await device.move_home(resolved.registers if resolved.changes else [])
             check_time(self._daemon, request, after_intent=False)
             op_id = await self._intend(request, prepared, row, boot)
             return await self._dispatch(request, prepared, op_id)
@@ -330,7 +330,7 @@ class KeyedOperations:
         self, request: Request, prepared: Prepared, op_id: int, finished: Finished, device: Device
     ) -> Result:
         """T2, or UNKNOWN; what was observed is answered even if it cannot be recorded."""
-        daemon, result = self._daemon, daemon_result(self._daemon, finished.result, device)
+        daemon, result = self._daemon, self._daemon.dressed(finished.result, device)
         resolved = prepared.resolved
         evidence = result.evidence or {}
         body = daemon.body(
@@ -383,9 +383,9 @@ class KeyedOperations:
             if row is None:
                 raise DomainError(Code.INTERNAL, f"operation {op_id} has no row")
             verdict = Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
-            closed = settlement(row, verdict, "rule", [])
+            closed = settlement(row, verdict, "rule")
             closed.result.values = result.values
-            closed_result = daemon_result(daemon, closed.result, device)
+            closed_result = daemon.dressed(closed.result, device)
             closed_result.id = op_id
             settled_body = {**body, "what": "settled", "verdict": "lost"}
 
@@ -408,11 +408,6 @@ class KeyedOperations:
         device.mark_unknown(op_id, now_ns)
         self._after_unknown(device)
         return result
-
-
-def daemon_result(daemon: Daemon, result: Result, device: Device) -> Result:
-    """A result with everything that its row must keep."""
-    return daemon.dressed(result, device)
 
 
 def _repeatable(params: KeyedParams) -> dict[str, Any]:

@@ -19,7 +19,7 @@ Source: docs/operations.md, the table of reconciliation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,6 @@ from hwtool_contracts.effects import Reconcile
 Effects = Literal["applied", "none", "unknown"]
 Restart = Literal["same", "reset", "silent"]
 Seen = Literal["applied", "satisfied", "unchanged", "other", "open"]
-READ_KINDS: Final = ("pop", "peek", "acknowledge", "undeclared", "consuming")
 
 
 class SignalRule(msgspec.Struct, frozen=True):
@@ -54,7 +53,6 @@ class Target(msgspec.Struct, frozen=True):
         reset: declared reset value of the observable, in the bits of `reset_known`.
         reconcile: the rule that may settle it.
         persistent: a reset of the chip does not take the value away.
-        volatile_evidence: a part of the observable is moved by hardware.
     """
 
     register: str

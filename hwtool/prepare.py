@@ -9,7 +9,7 @@ them, the rules. Recovery and settlement read the row only, never the contract o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -90,26 +90,27 @@ def plan_object(plan: Plan) -> list[dict[str, Any]]:
 
 
 def observable(device: Device, name: str) -> dict[str, Any]:
-    """How to read an observable without its contract: its transfer, its layout, and what its bank requires."""
+    """How to read an observable without its contract: its transfer, its layout, and what its bank and gates require."""
     register = device.contract.registers[name]
     address = device.spec.address
-    requires = []
-    if register.bank is not None:
-        for selector in device.contract.banks[register.bank].select:
-            target = device.contract.registers[selector.register]
-            requires.append(
-                {
-                    "transfer": as_object(read_transfer(device.contract, address, target, target.size_bytes)),
-                    "layout": Layout.of(target).as_object(),
-                    "mask": selector.mask,
-                    "value": selector.value,
-                }
-            )
-    return {
-        "transfer": as_object(read_transfer(device.contract, address, register, register.size_bytes)),
-        "layout": Layout.of(register).as_object(),
-        "requires": requires,
-    }
+
+    def how_to_read(target: Register) -> dict[str, Any]:
+        transfer = as_object(read_transfer(device.contract, address, target, target.size_bytes))
+        return {"transfer": transfer, "layout": Layout.of(target).as_object()}
+
+    def selected(bank: str | None) -> list[dict[str, Any]]:
+        chosen = [] if bank is None else device.contract.banks[bank].select
+        return [how_to_read(device.contract.registers[s.register]) | {"mask": s.mask, "value": s.value} for s in chosen]
+
+    requires = selected(register.bank)
+    for gate in _gates_of_read(device, [register]):
+        place = find_place(device.contract, gate, register)
+        if place is None:
+            raise DomainError(Code.INTERNAL, f"the contract of {device.name} names {gate}, which it does not have")
+        holder, part = place
+        mask = holder.mask if part is None else part.mask
+        requires += [*selected(holder.bank), how_to_read(holder) | {"mask": mask, "value": None}]  # None: not 0
+    return how_to_read(register) | {"requires": requires}
 
 
 async def prepare(resolved: Resolved) -> Prepared:
@@ -211,7 +212,22 @@ async def check_gates(device: Device, gates: Mapping[str, Register]) -> None:
             )
 
 
+def _gates_of_read(device: Device, registers: Iterable[Register]) -> dict[str, Register]:
+    judged = [(r, device.judge((r,))) for r in registers]
+    return {gate: r for r, j in judged if isinstance(j, ReadJudgement) for gate in j.gates}
+
+
+async def check_read_gates(device: Device, registers: Iterable[Register]) -> None:
+    """Look at the gates of clean reads; to be called before each, as a closed one would make the value up.
+
+    Raises:
+        DomainError: as `check_gates`.
+    """
+    await check_gates(device, _gates_of_read(device, registers))
+
+
 async def _check_expectations(resolved: Resolved) -> None:
+    await check_read_gates(resolved.device, [resolved.device.contract.registers[name] for name in resolved.expect])
     for name, wanted in resolved.expect.items():
         register = resolved.device.contract.registers[name]
         seen = await resolved.device.read(register)
@@ -228,8 +244,7 @@ async def _check_expectations(resolved: Resolved) -> None:
 async def _observe(device: Device, registers: list[Register]) -> dict[str, int]:
     """Read observables, each once; the device's word before the dispatch. A closed gate would make it up."""
     named = {r.name: r for r in registers}
-    judged = [(r, device.judge((r,))) for r in named.values()]
-    await check_gates(device, {g: r for r, j in judged if isinstance(j, ReadJudgement) for g in j.gates})
+    await check_read_gates(device, named.values())
     return {name: await device.read(register) for name, register in named.items()}
 
 

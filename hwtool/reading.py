@@ -6,7 +6,7 @@ import asyncio
 
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
-from hwtool.prepare import check_assumptions, check_gates
+from hwtool.prepare import check_assumptions, check_read_gates
 from hwtool.resolve import clean_read
 from hwtool.results import shown_value
 from hwtool.state import Daemon
@@ -47,8 +47,7 @@ async def _values(device: Device, registers: list[Register], groups: list[Group]
     device.worker.check()
     await check_assumptions(device)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
-    judged = [(r, device.judge((r,))) for r in wanted]
-    await check_gates(device, {g: r for r, j in judged if isinstance(j, ReadJudgement) for g in j.gates})
+    await check_read_gates(device, wanted)
     values, transfers = await device.read_many(registers) if registers else ({}, 0)
     for group in groups:
         found, more = await device.read_group(group)

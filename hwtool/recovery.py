@@ -1,8 +1,8 @@
 """Recovery: what becomes of operations whose outcome is unknown, after a crash or an ambiguous answer.
 
 Reads the row only, never the contract of the day. Observes by clean reads that the row itself names; a banked
-observable is read only if its selectors stand right already (nothing is written here). What no rule can tell waits
-for a person, and the device stays held.
+observable is read only if its selectors stand right already (nothing is written here), a gated one only if its gate
+is open. What no rule can tell waits for a person, and the device stays held.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
     """Read the observables of a row.
 
     Raises:
-        CannotObserve: the bus did not answer, or a bank is not selected.
+        CannotObserve: the bus did not answer, a bank is not selected, or a gate is closed.
         DomainError: the bus is quarantined or wedged.
     """
     now = {}
     async with device.worker.lock:
         for name, shown in facts(row)["observables"].items():
             for required in shown["requires"]:
-                selector = await _read(required, device)
-                if selector & required["mask"] != required["value"]:
+                held, value = await _read(required, device) & required["mask"], required["value"]
+                if value is None and not held:
+                    raise CannotObserve(f"{name} is behind a gate that is closed")
+                if value is not None and held != value:
                     raise CannotObserve(f"{name} is in a bank that is not selected")
             now[name] = await _read(shown, device)
     return now
@@ -104,7 +106,7 @@ class Settlement:
     why: str
 
 
-def settlement(row: OpRow, verdict: Verdict, how: str, warnings: list[str]) -> Settlement:
+def settlement(row: OpRow, verdict: Verdict, how: str) -> Settlement:
     """The result that an operation answers from its settlement on."""
     name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
     why = f"{name}: {verdict.why}"
@@ -116,7 +118,7 @@ def settlement(row: OpRow, verdict: Verdict, how: str, warnings: list[str]) -> S
     error = settled_error(verdict.verdict, row.op_id, why, bound=bound)
     values = (row.response or {}).get("values") or _peeked(row, verdict)
     if error is not None:
-        result = failed(error, verdict.effects, verdict=verdict.verdict, evidence=evidence, warnings=warnings)
+        result = failed(error, verdict.effects, verdict=verdict.verdict, evidence=evidence)
     else:
         result = Result(
             status="done",
@@ -125,7 +127,6 @@ def settlement(row: OpRow, verdict: Verdict, how: str, warnings: list[str]) -> S
             verdict=verdict.verdict,
             summary=why,
             evidence=evidence,
-            warnings=warnings,
         )
     result.values = values
     return Settlement(verdict.verdict, result, why)
@@ -179,7 +180,7 @@ async def settle(
         StoreRule: it is not unknown any more.
     """
     device = daemon.device_at(row.locus)
-    ended = settlement(row, verdict, "rule" if by == "rule" else "person", [])
+    ended = settlement(row, verdict, "rule" if by == "rule" else "person")
     ended.result.id = row.op_id
     response = to_row(daemon.dressed(ended.result, device))
     evidence = ended.result.evidence or {}

@@ -37,6 +37,7 @@ class Mutant(NamedTuple):
 
 
 KEYED = "tests/hwtool/test_keyed.py::"
+REVIEW = "tests/hwtool/test_found_by_review.py::"
 MUTANTS = [
     Mutant(
         "the seam: an intent is dispatched once",
@@ -216,6 +217,41 @@ MUTANTS = [
         "    if by_key != by_hash:\n",
         "    if False:\n",
         "tests/store/test_operations.py",
+    ),
+    Mutant(
+        "no clean read behind a closed gate",
+        "hwtool/reading.py",
+        "    await check_read_gates(device, wanted)\n",
+        "",
+        REVIEW + "test_clean_read_when_its_gate_is_closed_then_refused_and_no_value_is_made_up",
+    ),
+    Mutant(
+        "no expectation behind a closed gate",
+        "hwtool/prepare.py",
+        "    await check_read_gates(resolved.device,",
+        "    print(resolved.device,",
+        REVIEW + "test_expectation_when_it_is_behind_a_closed_gate_then_no_value_is_made_up_for_it",
+    ),
+    Mutant(
+        "no picture from before behind a closed gate",
+        "hwtool/prepare.py",
+        "    await check_read_gates(device, named.values())\n",
+        "",
+        REVIEW + "test_write_when_what_would_prove_it_is_behind_a_closed_gate_then_refused_before_the_intent",
+    ),
+    Mutant(
+        "no proof of an outcome behind a closed gate",
+        "hwtool/dispatch.py",
+        "        await check_read_gates(device, registers)  # the write may have closed one\n",
+        "",
+        REVIEW + "test_watch_when_the_write_closes_the_gate_of_its_own_proof_then_unknown_and_held",
+    ),
+    Mutant(
+        "no settlement by what is behind a closed gate",
+        "hwtool/recovery.py",
+        "                if value is None and not held:\n",
+        "                if False:\n",
+        REVIEW + "test_rules_when_the_proof_is_behind_a_gate_that_closed_then_a_person_until_it_is_open",
     ),
 ]  # fmt: skip
 

@@ -310,3 +310,75 @@ def test_write_when_what_would_prove_it_is_behind_a_closed_gate_then_refused_bef
         assert (await lab.ask("reg.write", **WRITE)).verdict == "applied"
 
     play(life, toy_board(tmp_path, reg("EN", 5), gated))
+
+
+GATED = reg("R", 0, "read = { effects = ['none'], provenance = 'generated', gate = 'EN' }")
+
+
+def test_expectation_when_it_is_behind_a_closed_gate_then_no_value_is_made_up_for_it(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values["R"] = 0x01
+        asked = {"register": "toy.W", "value": 7, "key": KEY, "expect": {"toy.R": "0x00"}}
+        shut = await lab.ask("reg.write", **asked)
+        assert (code_of(shut), error_of(shut)["rule"]) == ("refused", "gate_closed")
+        assert (lab.reads("R"), lab.writes("W")) == (0, 0)
+
+    play(life, toy_board(tmp_path, reg("EN", 5), GATED, reg("W", 3)))
+
+
+def test_watch_when_the_write_closes_the_gate_of_its_own_proof_then_unknown_and_held(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        perform, values = SimBus.perform, lab.chip().values
+
+        def perform_and_close(bus: SimBus, transfer: Transfer) -> Answer:
+            answer = perform(bus, transfer)
+            if not isinstance(transfer, RegisterRead):
+                values["EN"] = 0
+            return answer
+
+        values |= {"EN": 1, "R": 0x55}
+        monkeypatch.setattr(SimBus, "perform", perform_and_close)
+        done = await lab.ask("reg.write", register="toy.R", value=0, key=KEY)
+        assert (code_of(done), done.effects, lab.writes("R")) == ("outcome_unknown", "unknown", 1)
+        assert code_of(await lab.ask("reg.write", register="toy.R", value=1, key=KEY2)) == "held"
+
+    play(life, toy_board(tmp_path, reg("EN", 5), GATED))
+
+
+def test_rules_when_the_proof_is_behind_a_gate_that_closed_then_a_person_until_it_is_open(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        values = lab.chip().values
+        values["EN"] = 1
+        lab.fault(FaultKind.REPLY_LOST)
+        assert code_of(await lab.ask("reg.write", **WRITE)) == "outcome_unknown"
+        values["EN"] = 0  # R would answer 0x00, as before the write
+        await lab.rules_ran()
+        got = await lab.ask("op.get", key=KEY, verify=True)
+        assert isinstance(got.op, dict)
+        assert (got.op["state"], "gate" in got.op["needs_person"]) == ("UNKNOWN", True)
+        values["EN"] = 1
+        assert (await lab.ask("op.get", key=KEY, verify=True)).verdict == "applied"
+
+    play(life, toy_board(tmp_path, reg("EN", 5), GATED))
+
+
+def test_selector_when_the_store_fails_before_its_write_then_it_is_not_taken_to_be_moving_for_good(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        async def fail(_: dict[str, int]) -> None:
+            raise StoreRule("no room")
+
+        device = lab.device("uart")
+        await device.know_home(device.contract.registers["LCR"])
+        monkeypatch.setattr(device, "remember", fail)
+        assert not (await lab.ask("reg.write", register="uart.LCR", value=0x03, key=KEY)).ok
+        assert (device.moving, lab.writes("LCR", "uart")) == (set(), 0)
+
+    play(life, bench())
