@@ -15,13 +15,13 @@ MAX_SOCKET_PATH_BYTES: Final = 107  # of 108 in sockaddr_un, one is the terminat
 
 
 def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
-    """The bus of a board's entry; nothing is opened yet but what must be locked before anything else.
+    """The bus of a board's entry; nothing is opened yet.
 
     Args:
         directory: where the socket of a simulator process stands.
 
     Raises:
-        OSError: the node is in use or cannot be opened (a bus that is locked at start), or the path is too long.
+        OSError: the path of a simulator's socket is too long.
     """
     devices = [d for d in board.devices.values() if d.bus == spec.name]
     match spec.kind:
@@ -30,9 +30,7 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
             if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
                 raise OSError(f"the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
             chips = {d.address: d.contract_name for d in devices} if spec.process else None
-            remote = RemoteSimBus(path, chips)
-            remote.open()
-            return remote
+            return RemoteSimBus(path, chips)
         case "sim":
             return bus_of({d.address: d.contract for d in devices})
         case "modbus-rtu":
@@ -44,6 +42,4 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
                 response_ms=spec.response_ms,
                 gap_ms=spec.gap_ms,
             )
-            line = ModbusRtu(settings)
-            line.open()
-            return line
+            return ModbusRtu(settings)

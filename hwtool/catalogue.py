@@ -70,6 +70,7 @@ def devices(daemon: Daemon) -> Result:
             "held": None if (held := device.held()) is None else held.message,
             "verified": device.contract.verified or False,
             "simulated": device.simulated,
+            "bus_state": device.worker.state,
         }
         for device in daemon.devices.values()
     ]

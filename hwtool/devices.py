@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hwtool.config import DeviceSpec
+from hwtool.turns import Turns
 from hwtool.worker import BusWorker
 from hwtool_contracts.cross_check import find_place
 from hwtool_contracts.errors import Code, DomainError
@@ -46,7 +47,8 @@ class Device:
     """One device of the board.
 
     Attributes:
-        unknown_op: the operation whose outcome is unknown, if one is; the device is held by it.
+        unknown: operations whose outcome is unknown, each with its time (ns); the device is held by them. At most one
+            ordinary operation and one safe state.
         hold: a person's hold.
         waiting: keyed requests in the queue, the one at work included.
         known: what bank selectors held when they were last read.
@@ -60,15 +62,14 @@ class Device:
     worker: BusWorker
     locus: str
     generation: int = 1
-    unknown_op: int | None = None
-    unknown_since_ns: int | None = None
+    unknown: dict[int, int] = field(default_factory=dict)
     hold: PersonHold | None = None
     waiting: int = 0
     known: dict[str, int] = field(default_factory=dict)
     home: dict[str, int] = field(default_factory=dict)
     moving: set[str] = field(default_factory=set)
     remember: Callable[[dict[str, int]], Awaitable[None]] = _remember_nothing
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: Turns = field(default_factory=Turns)
     identified: bool = False
     checked: bool = False
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
@@ -93,6 +94,11 @@ class Device:
         """No real device is behind it."""
         return self.worker.spec.simulated
 
+    @property
+    def unknown_op(self) -> int | None:
+        """The oldest operation whose outcome is unknown, None if there is none."""
+        return min(self.unknown, default=None)
+
     def held(self) -> DomainError | None:
         """The error of an effectful request while the device is held, None if it is free."""
         if self.unknown_op is not None:
@@ -101,7 +107,7 @@ class Device:
                 f"{self.name} is held: the outcome of operation {self.unknown_op} is unknown",
                 device=self.name,
                 by_op=self.unknown_op,
-                since=self.unknown_since_ns,
+                since=self.unknown[self.unknown_op],
             )
         if self.hold is not None:
             return DomainError(
@@ -126,16 +132,21 @@ class Device:
 
     def mark_unknown(self, op_id: int, now_ns: int) -> None:
         """Hold the device by an operation whose outcome is unknown."""
-        self.unknown_op, self.unknown_since_ns = op_id, now_ns
+        self.unknown[op_id] = now_ns
 
     def mark_settled(self, op_id: int) -> None:
         """An unknown operation has been settled."""
-        if self.unknown_op == op_id:
-            self.unknown_op = self.unknown_since_ns = None
+        self.unknown.pop(op_id, None)
 
     def put_hold(self, by: str, why: str, now_ns: int) -> None:
         """Hold the device by a person's word."""
         self.hold = PersonHold(by, why, now_ns)
+
+    @property
+    def has_clean_register(self) -> bool:
+        """Whether some register of it can be read without any effect."""
+        judged = (self.judge((r,)) for r in self.contract.registers.values() if r.access.readable)
+        return any(isinstance(j, ReadJudgement) and j.clean for j in judged)
 
     def judge(self, members: tuple[Register, ...], as_group: bool = False) -> ReadJudgement | Refused:
         """The judgement of a read, remembered."""
@@ -164,6 +175,11 @@ class Device:
                 return []
         fault = "" if isinstance(answer, Confirmed) else f": {answer.fault}"
         return [f"bank_in_doubt: {restoring[0].register} is set back before the next access{fault}"]
+
+    def unsure(self) -> None:
+        """Its bus was away or in doubt: who answers there, and in which mode, is looked at before the next effect."""
+        self.identified = self.checked = False
+        self.known.clear()
 
     def new_generation(self, generation: int) -> None:
         """The device restarted: nothing that was known of it holds."""

@@ -7,6 +7,7 @@ evidence is taken, rules run, and only then anything is listened to.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,7 @@ from hwtool_store.database import Start, Store, open_store, set_meta_once
 from hwtool_store.faults import StoreRefused, StoreRule
 from hwtool_store.operations import OpRow, Tombstone
 
+log = logging.getLogger(__name__)
 PLAN_KEY = "rehearsal-only"
 START_PATIENCE_LIFETIMES = 2
 READ_VERDICTS = ("not_applied", "partial", "lost", "abandoned")
@@ -73,7 +75,10 @@ class Engine:
         self._approvals = Approvals(daemon)
         self._rules: set[asyncio.Task[None]] = set()
         for worker in daemon.workers.values():
+            sitting = [d for d in daemon.devices.values() if d.worker is worker]
             worker.after_quarantine = partial(self._bus_is_back, worker)
+            worker.after_return = partial(_unsure, sitting)
+            worker.has_clean_register = any(d.has_clean_register for d in sitting)
 
     @classmethod
     async def start(cls, board: Board, store_directory: Path, clock: Clock, *, allow_unsafe: bool = False) -> Engine:
@@ -81,7 +86,7 @@ class Engine:
 
         Raises:
             StoreRefused: the store cannot be used.
-            OSError: a bus is in use or cannot be opened.
+            OSError: a bus is in use, or its node may not be opened; one that is absent keeps nothing from starting.
         """
         boot_id = clock.boot_id()
         start = Start(boot_id, os.getpid(), clock.wall_ns(), clock.boottime_ns(), catalogue.version())
@@ -92,6 +97,9 @@ class Engine:
             await _check_kind(store, board)
             for spec in board.buses.values():
                 workers[spec.name] = BusWorker(spec, make_bus(spec, board, store_directory), clock)
+                absent = await workers[spec.name].begin()
+                if absent is not None:  # the other buses must not wait for this one
+                    log.warning("bus %s is absent: %s; its devices are unavailable until it comes", spec.name, absent)
             engine = cls(Daemon(board, store, clock, boot_id, workers, _devices(board, workers)))
             await engine._recover()
         except BaseException:
@@ -388,8 +396,8 @@ class Engine:
 
     async def _rules_of(self, worker: BusWorker) -> None:
         for device in self.daemon.devices.values():
-            if device.worker is worker and device.unknown_op is not None:
-                await self._try(device.unknown_op)
+            for op_id in sorted(device.unknown) if device.worker is worker else ():
+                await self._try(op_id)
 
     async def _try(self, op_id: int) -> NeedsPerson | None:
         try:
@@ -441,6 +449,11 @@ async def _check_kind(store: Store, board: Board) -> None:
     found = await asyncio.wrap_future(store.submit(lambda conn: set_meta_once(conn, "buses", kind)))
     if found != kind:
         raise StoreRefused(f"this store was used with {found} buses; board {board.name} has {kind} ones: use another")
+
+
+def _unsure(devices: list[Device]) -> None:
+    for device in devices:
+        device.unsure()
 
 
 def _devices(board: Board, workers: dict[str, BusWorker]) -> dict[str, Device]:

@@ -267,6 +267,8 @@ class KeyedOperations:
             raise held
         check_time(self._daemon, request, after_intent=False)
         device.worker.check()
+        device.worker.admit(clean=False)
+        await device.worker.present()
         boot = await refresh_boot(daemon, device)
         if row is not None and row.device_gen != device.generation:
             return await expire(daemon, row, "the device restarted since the approval")

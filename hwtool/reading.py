@@ -45,6 +45,7 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
 async def _values(device: Device, registers: list[Register], groups: list[Group]) -> tuple[dict[str, int], int]:
     """The values of registers and groups, and the transfers they took."""
     device.worker.check()
+    device.worker.admit(clean=True)
     await check_assumptions(device)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     await check_read_gates(device, wanted)

@@ -1,4 +1,4 @@
-"""One bus's worker: its lock, its thread, the hard limit of a transfer, quarantine and wedge.
+"""One bus's worker: its lock, its thread, the hard limit of a transfer, quarantine, wedge, absence and breaker.
 
 Everything that reaches a bus goes through here. There are two doors, and who may use which is checked by a test:
 `read_clean` for preparation, clean reads and observation; `send_once` for dispatch alone. Neither repeats anything.
@@ -6,19 +6,38 @@ Everything that reaches a bus goes through here. There are two doors, and who ma
 After an ambiguous answer the bus is *quarantined*: nothing is sent for its reply lifetime, then it is drained. A
 transfer that outlives its limit leaves the bus *wedged* until the call returns, then quarantined. While either lasts
 every transfer is answered `unavailable` at once.
+
+A bus that cannot be opened is *absent*: that keeps neither the daemon nor the other buses from starting. Each request
+tries to open it; when it comes back, whatever was known of its devices is looked at anew before the first effect.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
+from hwtool.breaker import Breaker
 from hwtool.clock import Clock
 from hwtool.config import BusSpec
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_registers.bus import Ambiguous, Answer, Bus, Closes, RegisterRead, Sent, Testifies, Transfer
+from hwtool_registers.bus import (
+    Ambiguous,
+    Answer,
+    Bus,
+    Closes,
+    Opens,
+    RegisterRead,
+    Rejected,
+    Sent,
+    Testifies,
+    Transfer,
+)
+
+ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
+ABSENT_RETRY_MS: Final = 1000
 
 
 class BusWorker:
@@ -28,6 +47,8 @@ class BusWorker:
         lock: held for one transfer, group or plan, and never across a sync of the store.
         sent: transfers performed since the start.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
+        after_return: called when the bus was away or in doubt and may be used again, before anything else.
+        has_clean_register: whether a clean read can show that the bus works; else a keyed request may.
     """
 
     def __init__(self, spec: BusSpec, bus: Bus, clock: Clock) -> None:
@@ -36,11 +57,70 @@ class BusWorker:
         self.lock = asyncio.Lock()
         self.sent = 0
         self.after_quarantine: Callable[[], None] = lambda: None
+        self.after_return: Callable[[], None] = lambda: None
+        self.has_clean_register = True
+        self.breaker = Breaker()
+        self._absent: str | None = None
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"bus-{spec.name}")
         self._quarantine: asyncio.Task[None] | None = None
         self._until_s = 0.0
         self._wedged: asyncio.Future[Any] | None = None
+
+    async def begin(self) -> str | None:
+        """Open the bus at the start of the daemon; answers why it is absent, None if it is there.
+
+        Raises:
+            OSError: it is there and cannot be had: in use by another program, or not permitted.
+        """
+        if not isinstance(self.bus, Opens):
+            return None
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.bus.open)
+        except OSError as error:
+            if error.errno not in ABSENT:
+                raise
+            self._absent = str(error)
+        return self._absent
+
+    async def present(self) -> None:
+        """Have the bus open; one that was absent is tried again.
+
+        Raises:
+            DomainError: `unavailable`, it is still absent.
+        """
+        if self._absent is None or not isinstance(self.bus, Opens):
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.bus.open)
+        except OSError as error:
+            self._absent = str(error)
+            raise self._unavailable(f"absent: {error}", ABSENT_RETRY_MS) from error
+        self._absent = None
+        self.after_return()
+
+    def admit(self, *, clean: bool) -> None:
+        """Let a request in, or fail fast while the breaker is open; the one that probes it is a request itself.
+
+        Raises:
+            DomainError: `unavailable` with how long to wait.
+        """
+        may_probe = clean or not self.has_clean_register
+        retry_after_ms = self.breaker.refuses(self._clock.monotonic_s(), may_probe=may_probe)
+        if retry_after_ms is not None:
+            failures = self.breaker.failures
+            raise self._unavailable(f"behind an open breaker: {failures} failures in a row", retry_after_ms)
+
+    @property
+    def state(self) -> str:
+        """How the bus is: ready, wedged, quarantined, absent or failing (its breaker is open)."""
+        if self._wedged is not None:
+            return "wedged"
+        if self._quarantine is not None:
+            return "quarantined"
+        if self._absent is not None:
+            return "absent"
+        return "failing" if self.breaker.open else "ready"
 
     def check(self) -> None:
         """Refuse at once while the bus is wedged or quarantined.
@@ -68,6 +148,7 @@ class BusWorker:
 
     async def _perform(self, transfer: Transfer) -> Answer:
         self.check()
+        await self.present()
         self.sent += 1
         if getattr(self.bus, "inline", False):
             answer = self._guarded(transfer)
@@ -77,10 +158,15 @@ class BusWorker:
             done, _ = await asyncio.wait({call}, timeout=limit_s)
             if not done:
                 self._wedge(call)
-                return Ambiguous(Sent.TRANSFER_LIMIT, f"no return within {self.spec.transfer_limit_ms} ms")
+                late = Ambiguous(Sent.TRANSFER_LIMIT, f"no return within {self.spec.transfer_limit_ms} ms")
+                self.breaker.note(late, self._clock.monotonic_s())
+                return late
             answer = call.result()
+        self.breaker.note(answer, self._clock.monotonic_s())
         if isinstance(answer, Ambiguous):
             self.quarantine()
+        if isinstance(answer, Rejected) and answer.proof in ("port-not-opened", "port-vanished"):
+            self._absent = answer.fault
         return answer
 
     def _guarded(self, transfer: Transfer) -> Answer:
@@ -120,6 +206,7 @@ class BusWorker:
                 # absent, babbling or defective: stay shut and try again after another lifetime
                 self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
         self._quarantine = None
+        self.after_return()
         self.after_quarantine()
 
     async def settled(self, limit_s: float | None = None) -> None:

@@ -4,6 +4,7 @@ What a bus guarantees
 - `perform` sends one transfer at most once and answers when it is over. Every retry of every lower layer is off.
 - `Confirmed` says that the device took part to the end; `Rejected` says that it is *proved* not to have acted, and
   names the proof; anything else is `Ambiguous`. An exception counts as Ambiguous.
+- A bus that is not there answers `Rejected` with the proof `port-not-opened`; what was never sent, with `not-sent`.
 - `quiesce` returns when nothing that was sent before can still arrive, and leaves the line empty.
 
 What a bus need not do: lock against other threads of this process (its worker does), know registers, remember.
@@ -139,6 +140,19 @@ class Testifies(Protocol):
 
     def boot_evidence(self, address: int) -> str | None:
         """A word that is the same for as long as the device has not restarted; None if it cannot tell."""
+        ...
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """A bus that must be opened, and may be absent for a while."""
+
+    def open(self) -> None:
+        """Open and lock it; no device is touched. Nothing happens if it is open.
+
+        Raises:
+            OSError: absent (ENOENT, ENODEV, ENXIO, ECONNREFUSED), in use, or not permitted.
+        """
         ...
 
 

@@ -220,7 +220,7 @@ class ModbusRtu:
             port.reset_input_buffer()
         except (OSError, termios.error) as error:
             self.close()
-            return Rejected(f"{self._settings.path} vanished before sending: {error}", "not-sent")
+            return Rejected(f"{self._settings.path} vanished before sending: {error}", "port-vanished")
         try:
             port.write(request)
             port.flush()

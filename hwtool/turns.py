@@ -1,0 +1,79 @@
+"""The queue of a device: one at a time, first in first out, except that a safe state goes to the front.
+
+What waits is told when a safe state has overtaken it: a request that was made before must not run after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+
+
+class Turns:
+    """A fair lock with a front door.
+
+    Attributes:
+        alarms: how many safe states have been asked for; whoever finds another number than at the time of its own
+            request has been overtaken.
+        alarm: set while a safe state waits or is at work: watches end, sequences stop.
+    """
+
+    def __init__(self) -> None:
+        self.alarms = 0
+        self.alarm = asyncio.Event()
+        self._urgent_at_work = 0
+        self._taken = False
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def locked(self) -> bool:
+        """Whether it is somebody's turn."""
+        return self._taken
+
+    def raise_alarm(self) -> None:
+        """A safe state comes: what runs should end, what waits is overtaken."""
+        self.alarms += 1
+        self._urgent_at_work += 1
+        self.alarm.set()
+
+    def end_alarm(self) -> None:
+        """A safe state has ended."""
+        self._urgent_at_work -= 1
+        if not self._urgent_at_work:
+            self.alarm.clear()
+
+    async def acquire(self, *, urgent: bool = False) -> None:
+        """Wait for the turn; urgent ones go before all others."""
+        if not self._taken:
+            self._taken = True
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue = self._urgent if urgent else self._waiting
+        queue.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self.release()  # the turn came while the waiting was given up: pass it on
+            else:
+                queue.remove(mine)
+            raise
+
+    def release(self) -> None:
+        """End the turn; the next one begins at once, so that nobody gets in between."""
+        for queue in (self._urgent, self._waiting):
+            while queue:
+                following = queue.popleft()
+                if not following.done():
+                    following.set_result(None)
+                    return
+        self._taken = False
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
