@@ -6,18 +6,21 @@ Nothing here is said before the key has been looked up; a refusal leaves the key
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hwtool.devices import Device, stale
 from hwtool.digest import digest_input, digest_of
 from hwtool.policy import Caller
-from hwtool.resolve import Resolved, resolve_read, resolve_update, resolve_write
+from hwtool.resolve import Resolved, resolve_read, resolve_safe_state, resolve_update, resolve_write
 from hwtool.state import Daemon
+from hwtool.steps import ResolvedSequence, resolve_sequence, sequence_content
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_contracts.messages import ReadEffectfulParams, UpdateParams, WriteParams
+from hwtool_contracts.messages import ReadEffectfulParams, SafeStateParams, SequenceParams, UpdateParams, WriteParams
 from hwtool_store import operations
 
-KeyedParams = ReadEffectfulParams | WriteParams | UpdateParams
+KeyedParams = ReadEffectfulParams | WriteParams | UpdateParams | SafeStateParams | SequenceParams
+FROZEN_RETRY_MS: Final = 60_000
+DISK_RETRY_MS: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -28,23 +31,35 @@ class Request:
         resolved: None where `error` says why it could not be understood or is not allowed.
         content: what the digest covers; None with `resolved`.
         expires_boottime_ns: deadline of `not_after` on CLOCK_BOOTTIME.
+        alarms: safe states its devices had been asked for when it came.
     """
 
     caller: Caller
     params: KeyedParams
-    resolved: Resolved | None
+    resolved: Resolved | ResolvedSequence | None
     error: DomainError | None
     content: dict[str, Any] | None
     digest: bytes
     expires_boottime_ns: int | None
+    alarms: int
 
     @property
     def device(self) -> Device | None:
-        """The device it is about, where it was understood."""
-        return None if self.resolved is None else self.resolved.device
+        """The device it is about, where it was understood and is one."""
+        return self.resolved.device if isinstance(self.resolved, Resolved) else None
+
+    @property
+    def safe(self) -> bool:
+        """Whether it passes what stops others."""
+        return isinstance(self.params, SafeStateParams)
 
 
-def resolve(daemon: Daemon, params: KeyedParams) -> Resolved:
+def alarms_of(resolved: Resolved | ResolvedSequence | None) -> int:
+    """How many safe states the devices of a request have been asked for so far."""
+    return 0 if resolved is None else sum(d.lock.alarms for d in resolved.devices)
+
+
+def resolve(daemon: Daemon, params: KeyedParams) -> Resolved | ResolvedSequence:
     """Understand and judge a keyed request.
 
     Raises:
@@ -57,27 +72,50 @@ def resolve(daemon: Daemon, params: KeyedParams) -> Resolved:
             return resolve_write(daemon.devices, params)
         case UpdateParams():
             return resolve_update(daemon.devices, params)
+        case SafeStateParams():
+            return resolve_safe_state(daemon.devices, params)
+        case SequenceParams():
+            return resolve_sequence(daemon.devices, params)
+
+
+def content_of(resolved: Resolved | ResolvedSequence) -> dict[str, Any]:
+    """What the digest of a request covers."""
+    return sequence_content(resolved) if isinstance(resolved, ResolvedSequence) else digest_input(resolved)
 
 
 def request_of(daemon: Daemon, caller: Caller, params: KeyedParams) -> Request:
     """A request as everything after it needs it; what is wrong with it is kept for after the key."""
-    resolved: Resolved | None = None
+    resolved: Resolved | ResolvedSequence | None = None
     error: DomainError | None = None
     try:
         resolved = resolve(daemon, params)
     except DomainError as found:
         error = found
-    content = None if resolved is None else digest_input(resolved)
+    content = None if resolved is None else content_of(resolved)
     secret = daemon.store.secret if resolved is not None and resolved.sensitive else None
     digest = b"" if content is None else digest_of(content, secret)
     expires = None
     if params.not_after is not None:
         rest_ns = params.not_after * 1_000_000 - daemon.clock.wall_ns()
         expires = daemon.clock.boottime_ns() + rest_ns
-    return Request(caller, params, resolved, error, content, digest, expires)
+    return Request(caller, params, resolved, error, content, digest, expires, alarms_of(resolved))
 
 
-async def admit(daemon: Daemon, request: Request, device: Device) -> None:
+def part_of(daemon: Daemon, request: Request, step: Resolved, params: KeyedParams, content: dict[str, Any]) -> Request:
+    """The request of one step of a sequence: its own key and digest, its sequence's caller and deadline."""
+    return Request(
+        request.caller,
+        params,
+        step,
+        None,
+        content,
+        digest_of(content, daemon.store.secret if step.sensitive else None),
+        request.expires_boottime_ns,
+        alarms_of(step),
+    )
+
+
+async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -> None:
     """What is checked of a fresh key before it waits for anything.
 
     Raises:
@@ -89,12 +127,37 @@ async def admit(daemon: Daemon, request: Request, device: Device) -> None:
         raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
-    await _check_seen_store(daemon, request, device)
-    device.check_seen(params.generation, params.contract_digest)
+    for device in devices:
+        await _check_seen_store(daemon, request, device)
+        if not isinstance(params, SequenceParams):
+            device.check_seen(params.generation, params.contract_digest)
     check_time(daemon, request, after_intent=False)
-    held = device.held()
-    if held is not None:
-        raise held
+    check_stopped(daemon, request, devices)
+
+
+def check_stopped(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -> None:
+    """Whether something stops effectful requests: a hold, a freeze, a safe state meanwhile, a full disk.
+
+    Asked on the way in and again at the head of the queue; a safe state passes all of it.
+
+    Raises:
+        DomainError: held, unavailable or busy; the key stays unused.
+    """
+    if request.safe:
+        return
+    for device in devices:
+        held = device.held()
+        if held is not None:
+            raise held
+    if daemon.frozen:
+        message = "the daemon is frozen by an operator: no effectful request but device.safe_state"
+        raise DomainError(Code.UNAVAILABLE, message, reason="frozen", retry_after_ms=FROZEN_RETRY_MS)
+    if alarms_of(request.resolved) != request.alarms:
+        message = "a safe state of the device was asked for since this request came: it does not run after it"
+        raise DomainError(Code.BUSY, message, by="safe_state", holder=None, retry_after_ms=1000)
+    low = daemon.store.low_space()
+    if low is not None:
+        raise DomainError(Code.UNAVAILABLE, low, reason="disk_low", retry_after_ms=DISK_RETRY_MS)
 
 
 async def _check_seen_store(daemon: Daemon, request: Request, device: Device) -> None:
@@ -133,7 +196,7 @@ def check_time(daemon: Daemon, request: Request, *, after_intent: bool) -> None:
         )
 
 
-def understood(request: Request) -> Resolved:
+def understood(request: Request) -> Resolved | ResolvedSequence:
     """The resolution of a request that has no error.
 
     Raises:

@@ -11,6 +11,15 @@ from hwtool_contracts.messages import Result
 from hwtool_store.operations import OpRow
 
 
+def row_name(row: OpRow) -> str:
+    """How summaries call the operation of a row."""
+    if row.kind == "sequence":
+        return f"sequence of {len(row.request['steps'])} step(s) on {', '.join(row.request['devices'])}"
+    if row.kind == "safe_state":
+        return f"{row.request['device']} safe state"
+    return f"{row.request['device']}.{', '.join(row.request['registers'])}"
+
+
 def row_effects(row: OpRow) -> Literal["applied", "none", "unknown"]:
     """What a row says of the device."""
     if row.state == "PENDING":
@@ -39,8 +48,7 @@ def answer_of_row(row: OpRow, caller: Caller) -> Result:
 
 def unknown_result(row: OpRow) -> Result:
     """The answer of an operation whose outcome is unknown."""
-    name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
-    message = f"{name}: the outcome of operation {row.op_id} is unknown"
+    message = f"{row_name(row)}: the outcome of operation {row.op_id} is unknown"
     stage = (row.evidence or {}).get("how", "bus")
     error = DomainError(Code.OUTCOME_UNKNOWN, message, op=row.op_id, stage=stage, evidence=row.evidence, settled=False)
     values = (row.response or {}).get("values")  # of a read that stopped half way: what came is kept

@@ -14,14 +14,17 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hwtool.admission import KeyedParams, resolve
+from hwtool.answers import row_name
 from hwtool.clock import rfc3339
 from hwtool.journal import REDACTED, clean_text
 from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller, may_approve
-from hwtool.prepare import Prepared, plan_object, prepare
-from hwtool.rehearsal import plan_digest, untouched
+from hwtool.prepare import Prepared, plan_object
+from hwtool.rehearsal import plan_digest, rehearsed, untouched
+from hwtool.resolve import Resolved
 from hwtool.results import failed, to_row
 from hwtool.state import Daemon
+from hwtool.steps import ResolvedSequence, shown_steps
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import METHODS, Result
 from hwtool_registers.bits import hexed
@@ -58,6 +61,7 @@ class Approvals:
             "approval": row.op_id,
             "device": row.request["device"],
             "registers": row.request["registers"],
+            "what": row_name(row),
             "kind": row.kind,
             "requester": row.principal,
             "requested": rfc3339(row.created_ns),
@@ -78,35 +82,38 @@ class Approvals:
             )
         return row
 
-    async def _prepared(self, row: OpRow) -> Prepared:
-        """The request, resolved and prepared again by today's contract."""
+    def _resolved(self, row: OpRow) -> Resolved | ResolvedSequence:
+        """The request, resolved again by today's contract."""
         kind = METHODS[row.request["method"]].params
         params: KeyedParams = msgspec.convert(row.request["params"], kind)  # type: ignore[assignment]
-        return await prepare(resolve(self._daemon, params))
+        return resolve(self._daemon, params)
 
     async def shown(self, op_id: int) -> Result:
         """What a request would do, as transfers and bits, and the code that approve needs."""
         row = await self._pending(op_id)
-        prepared = await self._prepared(row)
-        plan = plan_digest(prepared)
+        resolved = self._resolved(row)
+        found = await rehearsed(resolved)
+        plan = plan_digest(found.prepared)
         text = row.digest + plan.encode()
         code = hmac.digest(self._daemon.store.secret, text, "sha256").hex()[:CODE_LENGTH]
         self._shown[op_id] = (code, plan, self._daemon.clock.boottime_ns())
-        resolved = prepared.resolved
         screen = self._line(row) | {
             "code": code,
             "changes": REDACTED
             if resolved.sensitive
-            else [self._change(c.register.name, prepared) for c in resolved.changes],
-            "transfers": REDACTED if resolved.sensitive else plan_object(prepared.plan),
-            "implied_reads": sorted(prepared.before),
-            "untouched": untouched(resolved),
+            else [self._change(c.register.name, p) for p in found.prepared for c in p.resolved.changes],
+            "transfers": REDACTED if resolved.sensitive else [t for p in found.prepared for t in plan_object(p.plan)],
+            "implied_reads": sorted({name for p in found.prepared for name in p.before}),
+            "untouched": [name for p in found.prepared for name in untouched(p.resolved)],
             "why": list(resolved.approval),
-            "may_be_partial": prepared.plan.may_be_partial,
+            "may_be_partial": len(found.prepared) > 1 or any(p.plan.may_be_partial for p in found.prepared),
+            "warnings": list(found.warnings),
         }
+        if isinstance(resolved, ResolvedSequence):
+            screen["steps"] = shown_steps(resolved)
         result = Result(status="done", ok=True, effects="none", summary=f"{resolved.name()}: approve with code {code}")
         result.approvals = [screen]
-        return self._daemon.dressed(result, resolved.device)
+        return self._daemon.dressed(result, resolved.device if isinstance(resolved, Resolved) else None)
 
     @staticmethod
     def _change(name: str, prepared: Prepared) -> dict[str, Any]:
@@ -146,7 +153,8 @@ class Approvals:
         if daemon.clock.boottime_ns() - shown[2] < TOO_SOON_NS:
             raise self._refused(row, "too_soon", "it was shown less than 1.5 s ago", "read it, then answer")
         mode, board = daemon.board.approval_mode, daemon.board
-        simulated = device is not None and device.simulated
+        devices = daemon.devices_of(row)
+        simulated = bool(devices) and all(d.simulated for d in devices)
         why_not = may_approve(
             mode, caller.uid, int(row.principal.partition(":")[2]), simulated, board.self_approval_on_hardware
         )
@@ -171,7 +179,7 @@ class Approvals:
         daemon = self._daemon
         row = await self._pending(op_id)
         why = clean_text(reason)
-        message = f"{row.request['device']}: denied by {caller.principal}: {why}"
+        message = f"{row_name(row)}: denied by {caller.principal}: {why}"
         error = DomainError(Code.APPROVAL_DENIED, message, approval=op_id, reason=why)
         device = daemon.device_at(row.locus)
         response = to_row(daemon.dressed(failed(error, "none", id=op_id, verdict="denied"), device))

@@ -24,6 +24,7 @@ reply_lifetime_ms = 100
 contract = "mcp23017"
 bus = "i2c0"
 address = 0x20
+safe_state = [{ register = "OLATA", value = 0 }, { register = "OLATB", value = 0 }]
 
 [devices.uart]
 contract = "sc16is750"

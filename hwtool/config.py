@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, cast
 
+from hwtool.safe_entries import SafeEntry, safe_entries
 from hwtool_contracts.library import find_contract
 from hwtool_contracts.model import Contract, Owner
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
@@ -26,11 +27,8 @@ DEVICE_NOT_YET: Final = frozenset(
         "params",
         "mux",
         "channel",
-        "restarts",
-        "on_loss",
         "rtl_source",
         "writes_per_day",
-        "safe_state",
     }
 )
 KINDS_NOT_YET: Final = frozenset(
@@ -45,6 +43,19 @@ class ApprovalMode(StrEnum):
     TWO_PERSON = "two-person"
     SUDO = "sudo"
     SELF = "self"
+
+
+class Restarts(StrEnum):
+    """What a device's restarts go with."""
+
+    WITH_HOST = "with_host"
+
+
+class OnLoss(StrEnum):
+    """What becomes of a consuming read that no rule can settle."""
+
+    HOLD = "hold"
+    REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,14 @@ class BusSpec:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One device of the board; `contract_name` is how the board names its contract."""
+    """One device of the board.
+
+    Attributes:
+        contract_name: how the board names its contract.
+        restarts_with_host: it restarts exactly when this host does: the host's boot id is its boot evidence.
+        report_loss: a consuming read that nothing can settle is closed as lost, with its bound, and holds nothing.
+        safe_state: what `device.safe_state` writes, in order.
+    """
 
     name: str
     contract_name: str
@@ -96,6 +114,9 @@ class DeviceSpec:
     bus: str
     address: int
     identity: str | None
+    restarts_with_host: bool = False
+    report_loss: bool = False
+    safe_state: tuple[SafeEntry, ...] = ()
 
     def locus(self, bus: BusSpec) -> str:
         """Stable bus path and address: what is held."""
@@ -215,6 +236,9 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     address = table.integer("address", low=0, required=True)
     identity = table.text("identity")
     owner = table.choice("owner", Owner)
+    restarts = table.choice("restarts", Restarts)
+    on_loss = table.choice("on_loss", OnLoss)
+    safe_tables = list(table.array("safe_state"))
     table.done()
     bus = buses.get(bus_name or "")
     if bus_name is not None and bus is None:
@@ -232,7 +256,17 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         contract = replace(contract, registers=registers)
     if "/" in contract_name or contract_name.endswith(".toml"):
         contract_name = str((beside / contract_name).resolve())
-    return DeviceSpec(name, contract_name, contract, bus.name, address, identity)
+    return DeviceSpec(
+        name=name,
+        contract_name=contract_name,
+        contract=contract,
+        bus=bus.name,
+        address=address,
+        identity=identity,
+        restarts_with_host=restarts is Restarts.WITH_HOST,
+        report_loss=on_loss is OnLoss.REPORT,
+        safe_state=safe_entries(contract, safe_tables),
+    )
 
 
 def _contract(name: str, table: Table, beside: Path) -> Contract | None:

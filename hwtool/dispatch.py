@@ -9,7 +9,7 @@ From T1 to T2 runs a task that nothing cancels; a client that left changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from hwtool.clock import Clock
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
 from hwtool.outcome import Seen, Verdict, conclude, is_plain, write_seen
-from hwtool.prepare import Prepared, check_read_gates
+from hwtool.prepare import Prepared, SafePart, check_read_gates
 from hwtool.results import failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
@@ -27,6 +27,11 @@ from hwtool_registers.plan import Plan, Role, pieces_of
 
 FIRST_PAUSE_S: Final = 0.002
 LONGEST_PAUSE_S: Final = 0.05
+SILENCE_LIFETIMES: Final = 2
+
+
+class Overtaken(Exception):
+    """A safe state of the device was asked for: the watch ends without its conclusion."""
 
 
 class SpentIntent(Exception):
@@ -85,6 +90,31 @@ async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str
         SpentIntent: the intent was used before.
     """
     intent.spend()
+    return await _send(device, plan, bank)
+
+
+async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[SafePart]) -> list[Dispatched]:
+    """Send the entries of a safe state, each once; one that fails does not stop the later ones.
+
+    After an ambiguous answer the line is let fall silent before the next entry.
+
+    Raises:
+        SpentIntent: the intent was used before.
+    """
+    intent.spend()
+    sent = []
+    for part in parts:
+        if part.fault is not None:
+            sent.append(Dispatched([], Rejected(part.fault, "not-sent"), Role.ACCESS, 0, 0, []))
+            continue
+        if not device.worker.wedged:
+            await device.worker.settled(SILENCE_LIFETIMES * device.worker.spec.reply_lifetime_ms / 1000)
+        sent.append(await _send(device, part.plan, part.bank))
+    return sent
+
+
+async def _send(device: Device, plan: Plan, bank: Mapping[str, int]) -> Dispatched:
+    """The transfers of a plan, each once, for the two functions above alone."""
     answers: list[bytes] = []
     warnings: list[str] = []
     sent = 0
@@ -119,23 +149,75 @@ class Finished:
     Attributes:
         verdict: None: the outcome is unknown and the device is held.
         data: values that the read consumed.
+        interrupted: a safe state ended the watch; nothing on the bus is in doubt.
     """
 
     verdict: str | None
     result: Result
     data: list[bytes]
+    interrupted: bool = False
 
 
-async def carry_out(intent: Intent, prepared: Prepared, clock: Clock) -> Finished:
-    """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did."""
+async def carry_out(intent: Intent, prepared: Prepared, clock: Clock, alarms: int) -> Finished:
+    """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did.
+
+    `alarms`: safe states that the device had been asked for when this was allowed; one more ends the watch.
+    """
     device = prepared.resolved.device
+    if prepared.resolved.kind == "safe_state":
+        return await _made_safe(intent, prepared, clock, alarms)
     sent = await dispatch(intent, device, prepared.plan, prepared.bank)
     evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
     if sent.stopped is not None:
         return _stopped(intent, prepared, sent, sent.stopped, evidence)
     if prepared.resolved.kind == "read":
         return _read_finished(intent, prepared, sent, evidence)
-    return await _watched(intent, prepared, sent, evidence, clock)
+    return await _watched(intent, prepared, sent, evidence, clock, alarms)
+
+
+async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, alarms: int) -> Finished:
+    """A safe state: every entry is sent, then all are watched together; the doubt of one is the doubt of all."""
+    sent = await dispatch_safe_state(intent, prepared.resolved.device, prepared.parts)
+    name, total = prepared.resolved.name(), len(sent)
+    entries = {
+        part.register: "sent" if s.stopped is None else s.stopped.fault
+        for part, s in zip(prepared.parts, sent, strict=True)
+    }
+    done = sum(s.stopped is None for s in sent)
+    transfers = sum(s.transfers for s in sent)
+    warnings = [w for s in sent for w in s.warnings]
+    evidence: dict[str, Any] = {
+        "transfers": transfers,
+        "before": _hexed(prepared.before, prepared),
+        "entries": entries,
+        "done": done,
+        "total": total,
+    }
+    failed_parts = ", ".join(f"{register}: {fault}" for register, fault in entries.items() if fault != "sent")
+    doubtful = [s.stopped for s in sent if isinstance(s.stopped, Ambiguous) and s.at is not Role.SELECT]
+    if doubtful:
+        message = f"{name}: {failed_parts}; it cannot be told whether the device acted"
+        stage = doubtful[0].stage.value
+        evidence |= {"how": "bus"}
+        error = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage, evidence=evidence, settled=False
+        )
+        return Finished(None, failed(error, "unknown", evidence=evidence, warnings=warnings), [])
+    if done < total:
+        verdict = "partial" if done else "not_applied"
+        evidence |= {"how": "bus"}
+        error = DomainError(
+            Code.NOT_APPLIED,
+            f"{name}: {done} of {total} entries were written: {failed_parts}",
+            after_intent=True,
+            verdict=verdict,
+            done=done,
+            total=total,
+        )
+        result = failed(error, "applied" if done else "none", verdict=verdict, evidence=evidence, warnings=warnings)
+        return Finished(verdict, result, [])
+    all_sent = Dispatched([], None, None, done, transfers, warnings)
+    return await _watched(intent, prepared, all_sent, evidence, clock, alarms)
 
 
 def _hexed(values: Mapping[str, int], prepared: Prepared) -> dict[str, str]:
@@ -235,7 +317,7 @@ def _read_finished(intent: Intent, prepared: Prepared, sent: Dispatched, evidenc
 
 
 async def _watched(
-    intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any], clock: Clock
+    intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any], clock: Clock, alarms: int
 ) -> Finished:
     """Watch an acknowledged write until the first conclusive observation, or the end of its window."""
     resolved = prepared.resolved
@@ -244,7 +326,15 @@ async def _watched(
     now: dict[str, int] = {}
     if prepared.verifiable:
         try:
-            seen, now = await _watch(prepared, device, clock)
+            seen, now = await _watch(prepared, device, clock, alarms)
+        except Overtaken:
+            evidence |= {"how": "interrupted", "watched": True}
+            message = f"{resolved.name()}: acknowledged; a safe state of the device ended the watch"
+            ended = DomainError(
+                Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+            )
+            result = failed(ended, "unknown", evidence=evidence, warnings=sent.warnings)
+            return Finished(None, result, [], interrupted=True)
         except DomainError as error:
             evidence |= {"how": "acknowledged", "fault": error.message}
             message = f"{resolved.name()}: acknowledged, but the read-back failed: {error.message}"
@@ -265,7 +355,7 @@ async def _watched(
     return Finished(verdict.verdict, _write_result(prepared, verdict, now, sent, evidence), [])
 
 
-async def _watch(prepared: Prepared, device: Device, clock: Clock) -> tuple[Seen, dict[str, int]]:
+async def _watch(prepared: Prepared, device: Device, clock: Clock, alarms: int) -> tuple[Seen, dict[str, int]]:
     deadline_s = clock.monotonic_s() + prepared.window_ms / 1000
     names = {t.observe for t in prepared.targets if t.observe} | {s.name for t in prepared.targets for s in t.signals}
     pause_s = FIRST_PAUSE_S
@@ -277,6 +367,8 @@ async def _watch(prepared: Prepared, device: Device, clock: Clock) -> tuple[Seen
         rest_s = deadline_s - clock.monotonic_s()
         if seen in ("applied", "satisfied") or rest_s <= 0:
             return seen, now
+        if device.lock.alarms != alarms:
+            raise Overtaken
         await clock.sleep(min(pause_s, rest_s))
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

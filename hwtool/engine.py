@@ -11,7 +11,7 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,13 +22,14 @@ from hwtool.buses import make_bus
 from hwtool.clock import Clock, rfc3339
 from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
+from hwtool.execution import Execution
 from hwtool.generation import refresh_boot
 from hwtool.journal import entry
 from hwtool.keyed import KeyedOperations
 from hwtool.outcome import NeedsPerson, Verdict
 from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller
-from hwtool.recovery import Settlement, orphans, run_rules, settle
+from hwtool.recovery import NoteOf, Settlement, orphans, run_rules, settle
 from hwtool.resolve import find_device
 from hwtool.results import failed, in_progress
 from hwtool.state import Daemon
@@ -49,13 +50,16 @@ from hwtool_contracts.messages import (
     PlanParams,
     ReadEffectfulParams,
     ReadParams,
+    ReasonParams,
     Result,
+    SafeStateParams,
+    SequenceParams,
     SettleParams,
     UpdateParams,
     WriteParams,
 )
 from hwtool_store import audit, operations
-from hwtool_store.database import Start, Store, open_store, set_meta_once
+from hwtool_store.database import Connection, Start, Store, frozen, open_store, set_frozen, set_meta_once
 from hwtool_store.faults import StoreRefused, StoreRule
 from hwtool_store.operations import OpRow, Tombstone
 
@@ -71,7 +75,7 @@ class Engine:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._keyed = KeyedOperations(daemon, self._unknown)
+        self._keyed = KeyedOperations(daemon, Execution(daemon, self._unknown, self._try_at_the_head))
         self._approvals = Approvals(daemon)
         self._rules: set[asyncio.Task[None]] = set()
         for worker in daemon.workers.values():
@@ -153,7 +157,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001  # a defect is an answer too; the daemon lives on
             defect = DomainError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}")
             # what a defect left behind is not known once a keyed method was under way
-            keyed = method in ("reg.read_effectful", "reg.write", "reg.update", "op.settle")
+            keyed = "key" in entry_of.params.__struct_fields__ or method == "op.settle"
             return self.daemon.dressed(failed(defect, "unknown" if keyed else "none", key=shown_key))
 
     async def _call(self, caller: Caller, params: msgspec.Struct, method: str) -> Result:
@@ -168,8 +172,10 @@ class Engine:
             case ReadParams(run=run):
                 _refuse_run(run)
                 return await reading.read(daemon, params)
-            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run):
+            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
                 _refuse_run(run)
+                return await self._keyed.submit(caller, params)
+            case SafeStateParams():
                 return await self._keyed.submit(caller, params)
             case PlanParams():
                 return await self._plan(caller, params)
@@ -191,6 +197,8 @@ class Engine:
                 return await self._hold(caller, params)
             case HoldParams():
                 return await self._release(caller, params)
+            case ReasonParams():
+                return await self._freeze(caller, params, method == "daemon.freeze")
             case _ if method == "device.list":
                 return catalogue.devices(daemon)
             case _ if method == "approval.list":
@@ -204,8 +212,10 @@ class Engine:
         inner = {"key": PLAN_KEY, **params.params, "dry_run": True}
         decoded = _decoded(inner, METHODS[params.method].params, "$.params")
         match decoded:
-            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run):
+            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
                 _refuse_run(run)
+                result = await self._keyed.submit(caller, decoded)
+            case SafeStateParams():
                 result = await self._keyed.submit(caller, decoded)
             case _:
                 raise DomainError(Code.INTERNAL, f"{params.method} cannot be planned")
@@ -244,9 +254,9 @@ class Engine:
         if params.verify and row.state == "UNKNOWN":
             person = await self._try(row.op_id)
             row = await self._row(caller, row.op_id, None)
-        return self._op_result(caller, row, person)
+        return await self._op_result(caller, row, person)
 
-    def _op_result(self, caller: Caller, row: OpRow, person: NeedsPerson | None) -> Result:
+    async def _op_result(self, caller: Caller, row: OpRow, person: NeedsPerson | None) -> Result:
         device = self.daemon.device_at(row.locus)
         mine = row.principal == caller.principal or caller.role == "operator"
         result = answer_of_row(row, caller)
@@ -269,7 +279,15 @@ class Engine:
             "intent": None if row.intent_ns is None else rfc3339(row.intent_ns),
             "done": None if row.done_ns is None else rfc3339(row.done_ns),
             "needs_person": None if person is None else person.why,
+            "parent": row.parent_op,
         }
+        if row.kind == "sequence":
+            steps = await self.daemon.ask(lambda conn: operations.children(conn, row.op_id))
+            shown["devices"] = row.request["devices"]
+            shown["steps"] = [
+                {"step": operations.step_number(s), "id": s.op_id, "state": s.state, "verdict": s.verdict}
+                for s in steps
+            ]
         result.key = shown["key"]
         result.op = shown
         result.replayed = False  # it was asked what became of it, not to do it again
@@ -286,7 +304,7 @@ class Engine:
             row = await self._row(caller, params.id, params.key)
             rest_s = deadline_s - self.daemon.clock.monotonic_s()
             if row.state in ("DONE", "UNKNOWN") or rest_s <= 0:
-                return self._op_result(caller, row, None)
+                return await self._op_result(caller, row, None)
             try:
                 async with asyncio.timeout(rest_s):
                     await changed.wait()
@@ -311,6 +329,10 @@ class Engine:
 
     async def _settle(self, caller: Caller, params: SettleParams) -> Result:
         row = await self._row(caller, params.id, None)
+        if row.kind == "sequence":
+            message = f"operation {row.op_id} is the header of a sequence: it ends when its last begun step is settled"
+            hint = f"settle the step that is unknown: hwtool op {row.op_id} names it"
+            raise DomainError(Code.REFUSED, message, hint=hint, rule="sequence_header", register=None, field=None)
         if row.state != "UNKNOWN":
             message = f"operation {row.op_id} is {row.state}, not UNKNOWN: there is nothing to settle"
             raise DomainError(Code.REFUSED, message, rule="not_unknown", register=row.request["device"], field=None)
@@ -347,6 +369,19 @@ class Engine:
         summary = f"{device.name} is held; clean reads go on"
         return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
 
+    async def _freeze(self, caller: Caller, params: ReasonParams, frozen: bool) -> Result:
+        daemon = self.daemon
+        body = daemon.body("freeze" if frozen else "thaw", caller, None, reason=params.reason)
+
+        def job(conn: Connection) -> None:
+            set_frozen(conn, frozen)
+            operations.note(conn, body)
+
+        await daemon.ask(job)
+        daemon.frozen = frozen
+        summary = "frozen: no effectful request but device.safe_state, until thawed" if frozen else "not frozen"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
+
     async def _release(self, caller: Caller, params: HoldParams) -> Result:
         daemon = self.daemon
         device = find_device(daemon.devices, params.device)
@@ -360,21 +395,21 @@ class Engine:
         summary = f"{device.name} is free" if held is not None else f"{device.name} was not held"
         return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
 
-    def _settled_by(self, caller: Caller | None, reason: str | None) -> Any:
-        def body(row: OpRow, ended: Settlement) -> dict[str, Any]:
+    def _settled_by(self, caller: Caller | None, reason: str | None) -> NoteOf:
+        def body(row: OpRow, ended: Settlement, by: Literal["rule", "human"]) -> dict[str, Any]:
             sensitive = row.request["sensitive"]
             return self.daemon.body(
                 "settled",
-                caller,
+                caller if by == "human" else None,
                 None,
                 device=row.request["device"],
                 key=row.key,
                 of=row.principal,
                 verdict=ended.verdict,
                 effects=ended.result.effects,
-                by="rule" if caller is None else "person",
+                by="rule" if by == "rule" else "person",
                 summary="redacted" if sensitive else ended.why,
-                reason=reason,
+                reason=reason if by == "human" else None,
             )
 
         return body
@@ -399,13 +434,16 @@ class Engine:
             for op_id in sorted(device.unknown) if device.worker is worker else ():
                 await self._try(op_id)
 
-    async def _try(self, op_id: int) -> NeedsPerson | None:
+    async def _try_at_the_head(self, op_id: int) -> NeedsPerson | None:
+        return await self._try(op_id, at_the_head=True)
+
+    async def _try(self, op_id: int, *, at_the_head: bool = False) -> NeedsPerson | None:
         try:
-            return await run_rules(self.daemon, op_id, self._settled_by(None, None))
+            return await run_rules(self.daemon, op_id, self._settled_by(None, None), at_the_head=at_the_head)
         except DomainError as error:
             return NeedsPerson(error.message)
         except StoreRule:
-            return None  # a person has settled it meanwhile
+            return None  # a person has settled it, or a safe state has overtaken it, meanwhile
 
     async def _remember(self, locus: str, home: dict[str, int]) -> None:
         await self.daemon.ask(partial(operations.note_home, locus=locus, home=dict(home)))
@@ -419,6 +457,7 @@ class Engine:
             return daemon.body("unknown", None, None, **told)
 
         unknown = await daemon.ask(orphans(note))
+        daemon.frozen = await daemon.ask(frozen)
         for hold in await daemon.ask(operations.holds):
             held = daemon.device_at(hold.locus)
             if held is not None:

@@ -1,6 +1,6 @@
-"""The life of a keyed operation: key, judgement, approval, queue, intent, dispatch, outcome, answer.
+"""Keys: what becomes of a keyed request until it is at the head of its device's queue, and what its key answers.
 
-    validate → resolve → KEY → judge → approval → queue → pre-read → T1 │ dispatch → watch → T2 → reply
+    validate → resolve → KEY → judge → approval → queue → (hwtool.execution)
 
 The key is looked up first. If it has a row or a tombstone, the answer is that row's, whatever else is wrong with the
 request. One task does the work of a key; whoever else comes with the same key joins it, and a caller who stops waiting
@@ -10,36 +10,45 @@ cancels nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
 
-from hwtool.admission import KeyedParams, Request, admit, check_time, request_of, understood
+from hwtool.admission import KeyedParams, Request, admit, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
-from hwtool.devices import Device, stale
 from hwtool.digest import describe_differences, differences
-from hwtool.dispatch import Finished, Intent, carry_out
-from hwtool.generation import refresh_boot
-from hwtool.outcome import Verdict
+from hwtool.execution import Execution, enter, new_op, take_turn
 from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered, void_of
 from hwtool.policy import Caller, is_direct
-from hwtool.prepare import Prepared, prepare
-from hwtool.recovery import settlement
-from hwtool.rehearsal import plan_digest, rehearse
+from hwtool.rehearsal import rehearse
 from hwtool.resolve import Resolved
-from hwtool.results import failed, in_progress, pending, to_row
+from hwtool.results import failed, in_progress, pending
+from hwtool.sequences import Sequences, header_op
 from hwtool.state import Daemon
+from hwtool.steps import ResolvedSequence
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_contracts.messages import Result
+from hwtool_contracts.messages import (
+    ReadEffectfulParams,
+    Result,
+    SafeStateParams,
+    SequenceParams,
+    UpdateParams,
+    WriteParams,
+)
 from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.faults import KeyTaken, StoreRule
 from hwtool_store.operations import NewOp, OpRow, Tombstone
 
-MAX_QUEUE: Final = 64
 MAX_PENDING: Final = 16
+METHOD_OF: Final[dict[type[KeyedParams], str]] = {
+    ReadEffectfulParams: "reg.read_effectful",
+    WriteParams: "reg.write",
+    UpdateParams: "reg.update",
+    SafeStateParams: "device.safe_state",
+    SequenceParams: "sequence.run",
+}
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,10 @@ class Running:
 class KeyedOperations:
     """All keyed requests of the daemon."""
 
-    def __init__(self, daemon: Daemon, after_unknown: Callable[[Device], None]) -> None:
+    def __init__(self, daemon: Daemon, execution: Execution) -> None:
         self._daemon = daemon
-        self._after_unknown = after_unknown
+        self._execution = execution
+        self._sequences = Sequences(daemon, execution)
         self._running: dict[tuple[str, str], Running] = {}
 
     def at_work(self, principal: str, key: str) -> asyncio.Task[Result] | None:
@@ -128,7 +138,7 @@ class KeyedOperations:
         if request.error is not None:
             raise request.error
         resolved = understood(request)
-        await admit(self._daemon, request, resolved.device)
+        await admit(self._daemon, request, resolved.devices)
         if found is not None:
             return await self._pending_again(request, resolved, found)
         if resolved.approval and not is_direct(self._daemon.board.approval_mode, request.caller):
@@ -170,10 +180,10 @@ class KeyedOperations:
             result.id, result.verdict = row.op_id, row.verdict
         return self._daemon.dressed(result, request.device)
 
-    async def _ask_person(self, request: Request, resolved: Resolved) -> Result:
+    async def _ask_person(self, request: Request, resolved: Resolved | ResolvedSequence) -> Result:
         """T0: the request waits for a person."""
         daemon, caller, params = self._daemon, request.caller, request.params
-        new = self._new_op(request, resolved, self._bare_request(request, resolved), None)
+        new = self._waiting_op(request, resolved)
         why = "; ".join(resolved.approval)
         more = {"key": params.key, "reason": params.reason, "why": why}
         body = daemon.body("pending", caller, resolved, **more)
@@ -194,35 +204,17 @@ class KeyedOperations:
         daemon.tell()
         return pending(op_id, params.key, f"{resolved.name()} waits for an operator's approval ({why})")
 
-    def _bare_request(self, request: Request, resolved: Resolved) -> dict[str, Any]:
-        return {
-            "content": request.content,
-            "device": resolved.device.name,
-            "registers": [r.name for r in resolved.registers],
-            "method": {"read": "reg.read_effectful", "write": "reg.write", "update": "reg.update"}[resolved.kind],
-            "params": _repeatable(request.params),
-            "sensitive": resolved.sensitive,
-            "reason": request.params.reason,
-        }
+    def _waiting_op(self, request: Request, resolved: Resolved | ResolvedSequence) -> NewOp:
+        """The row of a request that waits for a person."""
+        params = request.params
+        shared = {"content": request.content, "sensitive": resolved.sensitive, "reason": params.reason}
+        repeat = {"method": METHOD_OF[type(params)], "params": _repeatable(params)}
+        if isinstance(resolved, ResolvedSequence):
+            return header_op(self._daemon, request, resolved, shared | repeat)
+        named = {"device": resolved.device.name, "registers": [r.name for r in resolved.registers]}
+        return new_op(self._daemon, request, resolved, shared | repeat | named, None)
 
-    def _new_op(
-        self, request: Request, resolved: Resolved, row_request: dict[str, Any], pre: dict[str, Any] | None
-    ) -> NewOp:
-        device = resolved.device
-        return NewOp(
-            principal=request.caller.principal,
-            key=request.params.key,
-            digest=request.digest,
-            locus=device.locus,
-            kind=resolved.kind,
-            request=row_request,
-            contract_hash=device.contract_hash,
-            device_gen=device.generation,
-            now_ns=self._daemon.clock.wall_ns(),
-            pre=pre,
-        )
-
-    async def _pending_again(self, request: Request, resolved: Resolved, row: OpRow) -> Result:
+    async def _pending_again(self, request: Request, resolved: Resolved | ResolvedSequence, row: OpRow) -> Result:
         """A request that waits for a person is repeated: still waiting, expired, or granted and now carried out."""
         daemon = self._daemon
         grant = await daemon.ask(lambda conn: operations.grant_of(conn, row.op_id))
@@ -235,181 +227,22 @@ class KeyedOperations:
             return await expire(daemon, row, void)
         return await self._run(request, resolved, row)
 
-    async def _run(self, request: Request, resolved: Resolved, row: OpRow | None) -> Result:
-        """Queue at the device, prepare, and carry it out under one lock."""
+    async def _run(self, request: Request, resolved: Resolved | ResolvedSequence, row: OpRow | None) -> Result:
+        """Queue at the device, or at each device of a sequence, and carry it out when it is its turn."""
+        if isinstance(resolved, ResolvedSequence):
+            return await self._sequences.run(request, resolved, row)
+        if request.safe:
+            return await self._execution.safe_state(request, resolved)
         device = resolved.device
-        if device.waiting >= MAX_QUEUE:
-            message = f"{MAX_QUEUE} requests wait for {device.name}"
-            raise DomainError(Code.BUSY, message, by="queue", holder=None, retry_after_ms=500)
-        device.waiting += 1
+        enter(device)
         try:
-            await self._take_turn(device, request.params.queue_ms)
+            await take_turn(device, request.params.queue_ms)
             try:
-                return await self._at_the_head(request, resolved, row)
+                return await self._execution.at_the_head(request, resolved, row)
             finally:
                 device.lock.release()
         finally:
             device.waiting -= 1
-
-    @staticmethod
-    async def _take_turn(device: Device, queue_ms: int | None) -> None:
-        try:
-            async with asyncio.timeout(None if queue_ms is None else queue_ms / 1000):
-                await device.lock.acquire()
-        except TimeoutError:
-            message = f"{device.name} was not free within {queue_ms} ms"
-            raise DomainError(Code.BUSY, message, by="device", holder=None, retry_after_ms=100) from None
-
-    async def _at_the_head(self, request: Request, resolved: Resolved, row: OpRow | None) -> Result:
-        daemon, device = self._daemon, resolved.device
-        held = device.held()  # what was queued before a hold never runs after it
-        if held is not None:
-            raise held
-        check_time(self._daemon, request, after_intent=False)
-        device.worker.check()
-        device.worker.admit(clean=False)
-        await device.worker.present()
-        boot = await refresh_boot(daemon, device)
-        if row is not None and row.device_gen != device.generation:
-            return await expire(daemon, row, "the device restarted since the approval")
-        prepared = await prepare(resolved)
-        if row is not None:
-            self._check_shown(row, prepared)
-        try:
-            await device.move_home(resolved.registers if resolved.changes else [])
-            check_time(self._daemon, request, after_intent=False)
-            op_id = await self._intend(request, prepared, row, boot)
-            return await self._dispatch(request, prepared, op_id)
-        finally:
-            device.home_moved()
-
-    @staticmethod
-    def _check_shown(row: OpRow, prepared: Prepared) -> None:
-        """A person approved exact transfers; if bits outside the request have changed since, the grant stays unused."""
-        if (row.evidence or {}).get("approved_plan") != plan_digest(prepared):
-            raise stale("neighbours", "the transfers that were approved", "other transfers by now")
-
-    async def _intend(self, request: Request, prepared: Prepared, row: OpRow | None, boot: str | None) -> int:
-        """T1: the intent is durable when this returns; answers the op's number."""
-        daemon, params, resolved = self._daemon, request.params, prepared.resolved
-        pre = {"values": prepared.before, "boot": boot}
-        direct = bool(resolved.approval) and row is None
-        more = {"key": params.key, "reason": params.reason} | ({"direct": True} if direct else {})
-        body = daemon.body("intent", request.caller, resolved, **more)
-        try:
-            if row is not None:
-                now_ns, gen = daemon.clock.wall_ns(), resolved.device.generation
-                granted = {**pre, "request": prepared.row_request(request.content or {}, params.reason)}
-                return await daemon.ask(lambda conn: operations.t1_granted(conn, row.op_id, granted, gen, now_ns, body))
-            row_request = prepared.row_request(request.content or {}, params.reason)
-            new = self._new_op(request, resolved, row_request, pre)
-            return await daemon.ask(lambda conn: operations.t1_intent(conn, new, body))
-        except StoreRule as error:
-            held = resolved.device.held()  # a hold may have come while this was being prepared
-            if held is not None:
-                raise held from error
-            # else the database kept a rule that this file should have kept before it
-            raise DomainError(Code.INTERNAL, f"the store refused the intent: {error}") from error
-
-    async def _dispatch(self, request: Request, prepared: Prepared, op_id: int) -> Result:
-        """From the intent to the outcome; the part that happens once."""
-        device = prepared.resolved.device
-        intent = Intent(op_id)
-        try:
-            check_time(self._daemon, request, after_intent=True)
-        except DomainError as late:
-            finished = Finished("not_applied", failed(late, "none", verdict="not_applied"), [])
-        else:
-            try:
-                finished = await carry_out(intent, prepared, self._daemon.clock)
-            except Exception as error:  # noqa: BLE001  # whatever it was, the device may have acted
-                defect = DomainError(Code.INTERNAL, f"{prepared.resolved.name()}: {type(error).__name__}: {error}")
-                finished = Finished(None, failed(defect, "unknown", evidence={"how": "defect"}), [])
-        finished.result.id = op_id
-        return await self._record(request, prepared, op_id, finished, device)
-
-    async def _record(
-        self, request: Request, prepared: Prepared, op_id: int, finished: Finished, device: Device
-    ) -> Result:
-        """T2, or UNKNOWN; what was observed is answered even if it cannot be recorded."""
-        daemon, result = self._daemon, self._daemon.dressed(finished.result, device)
-        resolved = prepared.resolved
-        evidence = result.evidence or {}
-        body = daemon.body(
-            "outcome" if finished.verdict is not None else "unknown",
-            request.caller,
-            resolved,
-            key=request.params.key,
-            verdict=finished.verdict,
-            effects=result.effects,
-            error=None if result.error is None else result.error["code"],
-            summary=result.summary,
-        )
-        now_ns = daemon.clock.wall_ns()
-        try:
-            if finished.verdict is not None:
-                verdict, data = finished.verdict, finished.data
-                response = to_row(result)
-                await daemon.ask(
-                    lambda conn: operations.t2_done(conn, op_id, verdict, response, evidence, now_ns, body, data)
-                )
-            else:
-                result = await self._record_unknown(request, prepared, op_id, result, body, finished.data)
-        except Exception as error:  # noqa: BLE001  # whatever stopped the record, what was observed is answered
-            if not isinstance(error, DomainError):
-                detail = f"the outcome could not be recorded: {type(error).__name__}: {error}"
-                error = DomainError(Code.STORE_FAILED, detail, detail=str(error))
-            result.durable = False
-            result.error = error.as_object()
-            result.status, result.ok = "failed", False
-            device.mark_unknown(op_id, now_ns)
-        daemon.tell()
-        return result
-
-    async def _record_unknown(
-        self,
-        request: Request,
-        prepared: Prepared,
-        op_id: int,
-        result: Result,
-        body: dict[str, Any],
-        data: list[bytes],
-    ) -> Result:
-        """UNKNOWN holds the device; only a read whose effect nobody declared is closed at once, as possibly lost."""
-        daemon, device = self._daemon, prepared.resolved.device
-        now_ns = daemon.clock.wall_ns()
-        evidence = result.evidence or {}
-        response = to_row(result)
-        if any(r.kind == "undeclared" for r in prepared.read_rules):
-            row = await daemon.ask(lambda conn: operations.get(conn, op_id))
-            if row is None:
-                raise DomainError(Code.INTERNAL, f"operation {op_id} has no row")
-            verdict = Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
-            closed = settlement(row, verdict, "rule")
-            closed.result.values = result.values
-            closed_result = daemon.dressed(closed.result, device)
-            closed_result.id = op_id
-            settled_body = {**body, "what": "settled", "verdict": "lost"}
-
-            def job(conn: Connection) -> None:
-                operations.to_unknown(conn, op_id, response, evidence, body, data)
-                operations.t3_settle(
-                    conn,
-                    op_id,
-                    "lost",
-                    "rule",
-                    to_row(closed_result),
-                    closed_result.evidence or {},
-                    now_ns,
-                    settled_body,
-                )
-
-            await daemon.ask(job)
-            return closed_result
-        await daemon.ask(lambda conn: operations.to_unknown(conn, op_id, response, evidence, body, data))
-        device.mark_unknown(op_id, now_ns)
-        self._after_unknown(device)
-        return result
 
 
 def _repeatable(params: KeyedParams) -> dict[str, Any]:

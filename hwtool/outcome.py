@@ -74,6 +74,7 @@ class ReadRule(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: pop, peek, acknowledge, undeclared or consuming (only a person can tell).
+        reports: the board says `on_loss = "report"`, and the read consumes: what no rule can tell is closed as lost.
         level: observable that counts the FIFO's elements, if its producer cannot be hidden by it; in `level_mask`.
         peek: observable that shows the value without taking it; in `peek_mask`.
         acknowledges: observables that the read clears, with the bits it clears.
@@ -82,6 +83,7 @@ class ReadRule(msgspec.Struct, frozen=True):
 
     register: str
     kind: Literal["pop", "peek", "acknowledge", "undeclared", "consuming"]
+    reports: bool = False
     level: str | None = None
     level_mask: int = 0
     peek: str | None = None
@@ -268,9 +270,22 @@ def settle_read(
     restart: Restart,
     sole_master: bool,
 ) -> Verdict | NeedsPerson:
-    """Settle a read with effects whose outcome is unknown."""
+    """Settle a read with effects whose outcome is unknown; `now` is None where nothing could be looked at."""
     if any(r.kind == "undeclared" for r in rules):
         return Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
+    told = _told_of_read(rules, before, now, restart, sole_master)
+    if isinstance(told, NeedsPerson) and now is not None and all(r.reports for r in rules):
+        return Verdict("lost", "unknown", f"{told.why}; the board says to report a loss that nobody can rule out")
+    return told
+
+
+def _told_of_read(
+    rules: Sequence[ReadRule],
+    before: Mapping[str, int],
+    now: Mapping[str, int] | None,
+    restart: Restart,
+    sole_master: bool,
+) -> Verdict | NeedsPerson:
     if len(rules) > 1:
         return NeedsPerson("several registers were read under one key")
     rule = rules[0]
@@ -325,6 +340,39 @@ def _settle_acknowledge(rule: ReadRule, before: Mapping[str, int], now: Mapping[
     if any(p and n & p == p for p, n in marks):
         return Verdict("not_applied", "none", "what the read would have acknowledged is still set")
     return NeedsPerson("what the read acknowledges is not set now: it was acknowledged by somebody, or never was set")
+
+
+class StepOutcome(NamedTuple):
+    """What one step of a sequence with an operation came to; `verdict` None: unknown."""
+
+    number: int
+    verdict: str | None
+    effects: Effects
+    ok: bool
+
+
+def sequence_verdict(outcomes: Sequence[StepOutcome], complete: bool) -> Verdict:
+    """The verdict of a sequence that has ended: applied if every step was ok, partial if it stopped after an effect."""
+    effects: Effects = "none"
+    if any(o.effects == "applied" for o in outcomes):
+        effects = "applied"
+    elif any(o.effects == "unknown" for o in outcomes):
+        effects = "unknown"
+    if complete and all(o.ok for o in outcomes):
+        return Verdict("applied", effects, "every step was done")
+    if effects == "none":
+        return Verdict("not_applied", "none", "it stopped, and no step had an effect")
+    return Verdict("partial", effects, "it stopped after a step with an effect")
+
+
+def sequence_ended(steps: Sequence[Mapping[str, Any]], outcomes: Sequence[StepOutcome]) -> Verdict:
+    """The verdict of a sequence that nobody runs any more, by its own row and its steps' operations.
+
+    A step that was begun shows that every clean step before it held; those after the last one were not looked at.
+    """
+    last = max((o.number for o in outcomes), default=0)
+    complete = all(s["step"] <= last for s in steps)
+    return sequence_verdict(outcomes, complete)
 
 
 def as_row(rules: Sequence[Target] | Sequence[ReadRule]) -> list[dict[str, Any]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from hwtool.answers import row_name
 from hwtool.results import failed, to_row
 from hwtool.state import Daemon
+from hwtool.steps import contract_hash_of
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
@@ -29,8 +31,7 @@ async def expire(daemon: Daemon, row: OpRow, why: str) -> Result:
         DomainError: the store has failed.
         StoreRule: it is not pending any more.
     """
-    name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
-    error = DomainError(Code.APPROVAL_EXPIRED, f"{name}: {why}", approval=row.op_id, reason=why)
+    error = DomainError(Code.APPROVAL_EXPIRED, f"{row_name(row)}: {why}", approval=row.op_id, reason=why)
     result = failed(error, "none", id=row.op_id, verdict="denied")
     more = {"device": row.request["device"], "key": row.key, "of": row.principal, "summary": why}
     body = daemon.body("approval_expired", None, None, **more)
@@ -43,14 +44,15 @@ async def expire(daemon: Daemon, row: OpRow, why: str) -> Result:
 
 def void_of(daemon: Daemon, row: OpRow, grant: Grant) -> str | None:
     """Why a grant is worth nothing any more, None if it holds."""
-    device = daemon.device_at(row.locus)
     if grant.host_boot_id != daemon.boot_id:
         return "the host was restarted since the approval"
     if daemon.clock.boottime_ns() > grant.expires_boottime_ns:
         return "the approval was not used in time"
-    if device is not None and row.contract_hash != device.contract_hash:
+    devices = daemon.devices_of(row)
+    if devices and row.contract_hash != contract_hash_of(devices):
         return "the contract was changed since the request"
-    if device is not None and row.device_gen != device.generation:
+    known = row.request.get("generations") or {d.name: row.device_gen for d in devices}
+    if any(d.generation != known[d.name] for d in devices):
         return "the device restarted since the approval"
     return None
 

@@ -3,8 +3,8 @@
 The seam: this file cannot reach the dispatch (it does not import it, and the import rules forbid it). It looks at
 gates, assumptions and expectations, reads what will make the outcome decidable, and builds the exact plan.
 
-Everything a rule will need later is put into the row here: the plan, the observables with the transfers that read
-them, the rules. Recovery and settlement read the row only, never the contract of the day.
+Everything a rule will need later is put into the row here (hwtool.rules): recovery and settlement read the row only,
+never the contract of the day.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from typing import Any, Final
 
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
-from hwtool.outcome import ReadRule, SignalRule, Target, as_row
+from hwtool.outcome import ReadRule, Target, as_row
 from hwtool.resolve import Change, Resolved, refusal
+from hwtool.rules import gates_of_read, observable, observed_register, read_rule, signal_place, target_of
 from hwtool_contracts.cross_check import find_place, find_register
-from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_contracts.expect import expectation
-from hwtool_contracts.judge import ReadJudgement, Refused
+from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import judge_whole_value
-from hwtool_contracts.model import Field, Persistence, Register, Signal
-from hwtool_registers.bits import Layout, extract, hexed
+from hwtool_contracts.model import Register
+from hwtool_registers.bits import extract, hexed
 from hwtool_registers.bus import as_object
-from hwtool_registers.plan import (
-    Plan,
-    plan_block_write,
-    plan_read,
-    plan_write,
-    read_transfer,
-    selectors,
-    updated_value,
-)
+from hwtool_registers.plan import Plan, plan_block_write, plan_read, plan_write, selectors, updated_value
 
 DEFAULT_WINDOW_MS: Final = 250
+
+
+@dataclass(frozen=True)
+class SafePart:
+    """One entry of a safe state: its transfers, or why it cannot be sent; `bank` as in `Prepared`."""
+
+    register: str
+    plan: Plan
+    bank: dict[str, int]
+    fault: str | None = None
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Prepared:
 
     Attributes:
         plan: the exact transfers.
+        parts: of a safe state: the transfers of each entry; one that fails does not stop the others.
         bank: values of the selectors that the plan was built on.
         values: whole raw value of each register written.
         before: what the observables held, by register.
@@ -60,6 +62,7 @@ class Prepared:
     targets: list[Target] = field(default_factory=list)
     read_rules: list[ReadRule] = field(default_factory=list)
     window_ms: int = DEFAULT_WINDOW_MS
+    parts: tuple[SafePart, ...] = ()
 
     @property
     def verifiable(self) -> bool:
@@ -87,30 +90,6 @@ class Prepared:
 def plan_object(plan: Plan) -> list[dict[str, Any]]:
     """A plan as rows, results and approval screens show it."""
     return [{"role": s.role.value, "register": s.register, **as_object(s.transfer)} for s in plan.steps]
-
-
-def observable(device: Device, name: str) -> dict[str, Any]:
-    """How to read an observable without its contract: its transfer, its layout, and what its bank and gates require."""
-    register = device.contract.registers[name]
-    address = device.spec.address
-
-    def how_to_read(target: Register) -> dict[str, Any]:
-        transfer = as_object(read_transfer(device.contract, address, target, target.size_bytes))
-        return {"transfer": transfer, "layout": Layout.of(target).as_object()}
-
-    def selected(bank: str | None) -> list[dict[str, Any]]:
-        chosen = [] if bank is None else device.contract.banks[bank].select
-        return [how_to_read(device.contract.registers[s.register]) | {"mask": s.mask, "value": s.value} for s in chosen]
-
-    requires = selected(register.bank)
-    for gate in _gates_of_read(device, [register]):
-        place = find_place(device.contract, gate, register)
-        if place is None:
-            raise DomainError(Code.INTERNAL, f"the contract of {device.name} names {gate}, which it does not have")
-        holder, part = place
-        mask = holder.mask if part is None else part.mask
-        requires += [*selected(holder.bank), how_to_read(holder) | {"mask": mask, "value": None}]  # None: not 0
-    return how_to_read(register) | {"requires": requires}
 
 
 async def prepare(resolved: Resolved) -> Prepared:
@@ -212,18 +191,13 @@ async def check_gates(device: Device, gates: Mapping[str, Register]) -> None:
             )
 
 
-def _gates_of_read(device: Device, registers: Iterable[Register]) -> dict[str, Register]:
-    judged = [(r, device.judge((r,))) for r in registers]
-    return {gate: r for r, j in judged if isinstance(j, ReadJudgement) for gate in j.gates}
-
-
 async def check_read_gates(device: Device, registers: Iterable[Register]) -> None:
     """Look at the gates of clean reads; to be called before each, as a closed one would make the value up.
 
     Raises:
         DomainError: as `check_gates`.
     """
-    await check_gates(device, _gates_of_read(device, registers))
+    await check_gates(device, gates_of_read(device, registers))
 
 
 async def _check_expectations(resolved: Resolved) -> None:
@@ -248,32 +222,16 @@ async def _observe(device: Device, registers: list[Register]) -> dict[str, int]:
     return {name: await device.read(register) for name, register in named.items()}
 
 
-def _observed_register(change: Change, device: Device) -> Register | None:
-    verify = change.judged.verify
-    if verify.by != "read_back":
-        return None
-    if verify.register is None:
-        return change.register
-    return find_register(device.contract, verify.register, change.register)
-
-
-def _signal_place(signal: Signal, beside: Register, device: Device) -> tuple[Register, Field | None]:
-    place = find_place(device.contract, signal.register, beside)
-    if place is None:
-        raise DomainError(Code.INTERNAL, f"the contract of {device.name} names {signal.register}, which it has not")
-    return place
-
-
 async def _prepare_write(resolved: Resolved) -> Prepared:
     device = resolved.device
     wanted: list[Register] = []
     for change in resolved.changes:
         if change.update is not None and change.update.needs_current:
             wanted.append(change.register)
-        observed = _observed_register(change, device)
+        observed = observed_register(change, device)
         if observed is not None:
             wanted.append(observed)
-        wanted += [_signal_place(s, change.register, device)[0] for s in change.judged.signals]
+        wanted += [signal_place(s, change.register, device)[0] for s in change.judged.signals]
     before = await _observe(device, wanted)
     values = {c.register.name: _whole_value(c, before, device) for c in resolved.changes}
     await device.know_home(resolved.registers[0])
@@ -282,16 +240,62 @@ async def _prepare_write(resolved: Resolved) -> Prepared:
     pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
     make = plan_block_write if resolved.group is not None and resolved.group.transfer == "one" else plan_write
     plan = make(device.contract, device.spec.address, pairs, device.known)
-    targets = [_target(c, values[c.register.name], before, device) for c in resolved.changes]
+    targets = [target_of(c, values[c.register.name], before, device) for c in resolved.changes]
     windows = [c.judged.window_ms for c in resolved.changes if c.judged.window_ms is not None]
     window_ms = max(windows, default=DEFAULT_WINDOW_MS)
-    return Prepared(resolved, plan, _bank(resolved), values, before, targets=targets, window_ms=window_ms)
+    return Prepared(
+        resolved, plan, _bank(device, resolved.registers[0]), values, before, targets=targets, window_ms=window_ms
+    )
 
 
-def _bank(resolved: Resolved) -> dict[str, int]:
+def _bank(device: Device, register: Register) -> dict[str, int]:
     """What the selectors hold while the plan is made."""
+    return {s.name: device.known[s.name] for s in selectors(device.contract, register)}
+
+
+async def prepare_safe_state(resolved: Resolved) -> Prepared:
+    """Build the transfers of a safe state; what cannot be looked at beforehand does not stop it.
+
+    Raises:
+        DomainError: stale or refused, another device answers there or in another mode; effects none.
+    """
     device = resolved.device
-    return {s.name: device.known[s.name] for s in selectors(device.contract, resolved.registers[0])}
+    await check_identity(device)
+    await check_assumptions(device)
+    before: dict[str, int] = {}
+    parts = []
+    for change in resolved.changes:
+        observed = observed_register(change, device)
+        wanted = ([] if observed is None else [observed]) + [
+            signal_place(s, change.register, device)[0] for s in change.judged.signals
+        ]
+        try:
+            before |= await _observe(device, [r for r in wanted if r.name not in before])
+        except DomainError as error:  # then nothing shows the outcome of this entry
+            if error.code is Code.STORE_FAILED:
+                raise
+        parts.append(await _safe_part(change, device))
+    values = {c.register.name: c.value for c in resolved.changes}
+    plan = Plan(tuple(step for part in parts for step in part.plan.steps))
+    targets = [target_of(c, c.value, before, device) for c in resolved.changes]
+    windows = [c.judged.window_ms for c in resolved.changes if c.judged.window_ms is not None]
+    window_ms = max(windows, default=DEFAULT_WINDOW_MS)
+    return Prepared(resolved, plan, {}, values, before, targets=targets, window_ms=window_ms, parts=tuple(parts))
+
+
+async def _safe_part(change: Change, device: Device) -> SafePart:
+    register = change.register
+    try:
+        await check_gates(device, dict.fromkeys(change.judged.gates, register))
+        await device.know_home(register)
+        async with device.worker.lock:
+            await device.learn_selectors(register)
+        plan = plan_write(device.contract, device.spec.address, [(register, change.value)], device.known)
+        return SafePart(register.name, plan, _bank(device, register))
+    except DomainError as error:
+        if error.code is Code.STORE_FAILED:
+            raise
+        return SafePart(register.name, Plan(()), {}, error.message)
 
 
 def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> int:
@@ -307,73 +311,9 @@ def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> i
     return whole
 
 
-def _reset_of(register: Register) -> tuple[int, int]:
-    """The declared reset value and the bits for which it is declared."""
-    value, known = (register.reset, register.mask) if register.reset is not None else (0, 0)
-    for part in register.fields.values():
-        if part.reset is not None:
-            value = (value & ~part.mask) | (part.reset << part.lsb)
-            known |= part.mask
-    return value, known
-
-
-def _target(change: Change, value: int, before: Mapping[str, int], device: Device) -> Target:
-    register = change.register
-    observed = _observed_register(change, device)
-    verify_mask = change.judged.verify.mask
-    if observed is None:
-        strong = weak = toggles = wanted = 0
-    elif observed.name != register.name:
-        strong = (verify_mask if verify_mask is not None else register.mask & observed.mask) & ~_volatile(observed)
-        wanted, weak, toggles = value & strong, 0, 0
-    else:
-        expected = expectation(register, value, before.get(register.name))
-        limit = verify_mask if verify_mask is not None else register.mask
-        strong, weak, toggles = expected.strong & limit, expected.weak & limit, expected.toggles & limit
-        wanted = expected.value & strong
-    reset, reset_known = _reset_of(observed if observed is not None else register)
-    if _stored_elsewhere(change):
-        # hardware may move set, clear and lock bits: their read-back proves, but a reset is not told from it
-        reset_known = 0
-    return Target(
-        register=register.name,
-        observe=None if observed is None else observed.name,
-        wanted=wanted,
-        strong=strong,
-        weak=weak,
-        toggles=toggles,
-        named=strong if change.mask is None else strong & change.mask,
-        reset=reset,
-        reset_known=reset_known,
-        reconcile=change.judged.reconcile.value,
-        persistent=register.persistence is Persistence.NONVOLATILE,
-        signals=tuple(_signal_rule(s, register, device) for s in change.judged.signals),
-    )
-
-
-def _volatile(register: Register) -> int:
-    """Bits that hardware changes by itself: no evidence."""
-    bits, covered = 0, 0
-    for part in register.fields.values():
-        covered |= part.mask
-        bits |= part.mask if part.volatile else 0
-    return bits | (register.mask & ~covered if register.volatile else 0)
-
-
-def _stored_elsewhere(change: Change) -> bool:
-    return change.judged.effect in SET_LIKE - {WriteEffect.LOCK}
-
-
-def _signal_rule(signal: Signal, beside: Register, device: Device) -> SignalRule:
-    register, part = _signal_place(signal, beside, device)
-    mask = register.mask if part is None else part.mask
-    volatile = register.volatile if part is None else part.volatile
-    return SignalRule(register.name, mask, signal.delta, signal.equals, volatile)
-
-
 async def _prepare_read(resolved: Resolved) -> Prepared:
     device = resolved.device
-    rules = [_read_rule(register, judged.effects, resolved.count, device) for register, judged in resolved.reads]
+    rules = [read_rule(register, judged.effects, resolved.count, device) for register, judged in resolved.reads]
     names = [n for r in rules for n in (r.level, r.peek, *(a for a, _ in r.acknowledges)) if n is not None]
     levels = [find_register(device.contract, r.read.level, r) for r in resolved.registers if r.read.level is not None]
     wanted = [device.contract.registers[n] for n in names] + [r for r in levels if r is not None]
@@ -383,7 +323,7 @@ async def _prepare_read(resolved: Resolved) -> Prepared:
     async with device.worker.lock:
         await device.learn_selectors(resolved.registers[0])
     plan = plan_read(device.contract, device.spec.address, resolved.registers, device.known, count=resolved.count)
-    return Prepared(resolved, plan, _bank(resolved), {}, before, read_rules=rules)
+    return Prepared(resolved, plan, _bank(device, resolved.registers[0]), {}, before, read_rules=rules)
 
 
 def _refuse_empty(resolved: Resolved, before: Mapping[str, int]) -> None:
@@ -404,33 +344,3 @@ def _refuse_empty(resolved: Resolved, before: Mapping[str, int]) -> None:
                 expected={name: f"at least {resolved.count}"},
                 observed={name: held},
             )
-
-
-def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, device: Device) -> ReadRule:
-    contract = device.contract
-    if effects & {ReadEffect.UNKNOWN, ReadEffect.MODIFY, ReadEffect.MODIFY_EXTERNAL}:
-        return ReadRule(register.name, "undeclared", count=count)
-    if ReadEffect.POP in effects:
-        level = None if register.read.level is None else find_place(contract, register.read.level, register)
-        # a level that hardware raises by itself hides what was taken
-        if level is None or (level[0] if level[1] is None else level[1]).volatile:
-            return ReadRule(register.name, "pop", count=count)
-        mask = level[0].mask if level[1] is None else level[1].mask
-        return ReadRule(register.name, "pop", level=level[0].name, level_mask=mask, count=count)
-    if register.read.peek is not None:
-        peek = find_place(contract, register.read.peek, register)
-        if peek is None:
-            return ReadRule(register.name, "peek", count=count)
-        mask = peek[0].mask if peek[1] is None else peek[1].mask
-        return ReadRule(register.name, "peek", peek=peek[0].name, peek_mask=mask, count=count)
-    marks: list[tuple[str, int]] = []
-    if ReadEffect.ACK in effects:
-        for name in register.read.affects:
-            place = find_place(contract, name, register)
-            if place is None or not place[0].access.readable or place[0].read.effects != {ReadEffect.NONE}:
-                continue
-            target, part = place
-            marks.append((target.name, target.mask if part is None else part.mask))
-    if marks:
-        return ReadRule(register.name, "acknowledge", acknowledges=tuple(marks), count=count)
-    return ReadRule(register.name, "consuming", count=count)

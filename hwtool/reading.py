@@ -28,11 +28,11 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     device.check_seen(params.generation, params.contract_digest)
     if params.deadline_ms is None:
-        values, transfers = await _values(device, registers, groups)
+        values, transfers = await values_of(device, registers, groups)
     else:
         # the deadline ends the waiting, never a transfer: a read that is given up half way would leave its reply on the
         # line for the next one, and its bank selected
-        task = daemon.keep(_values(device, registers, groups))
+        task = daemon.keep(values_of(device, registers, groups))
         done, _ = await asyncio.wait({task}, timeout=params.deadline_ms / 1000)
         if not done:
             message = f"{device.name} was not read within {params.deadline_ms} ms"
@@ -42,8 +42,12 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
     return daemon.dressed(_result(device, wanted, values, transfers), device)
 
 
-async def _values(device: Device, registers: list[Register], groups: list[Group]) -> tuple[dict[str, int], int]:
-    """The values of registers and groups, and the transfers they took."""
+async def values_of(device: Device, registers: list[Register], groups: list[Group]) -> tuple[dict[str, int], int]:
+    """The values of clean registers and groups, and the transfers they took.
+
+    Raises:
+        DomainError: refused (a gate, an assumption), unavailable, bus_fault or timeout.
+    """
     device.worker.check()
     device.worker.admit(clean=True)
     await check_assumptions(device)

@@ -11,8 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hwtool.answers import row_effects, row_name
 from hwtool.devices import Device
-from hwtool.outcome import NeedsPerson, Restart, Verdict, read_rules_of, settle_read, settle_write, targets_of
+from hwtool.generation import boot_evidence
+from hwtool.outcome import (
+    NeedsPerson,
+    Restart,
+    StepOutcome,
+    Verdict,
+    read_rules_of,
+    sequence_ended,
+    settle_read,
+    settle_write,
+    targets_of,
+)
 from hwtool.results import OK_VERDICTS, failed, settled_error, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.messages import Result
@@ -22,7 +34,7 @@ from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.operations import OpRow
 
-NoteOf = Callable[[OpRow, "Settlement"], dict[str, Any]]
+NoteOf = Callable[[OpRow, "Settlement", Literal["rule", "human"]], dict[str, Any]]
 
 
 class CannotObserve(Exception):
@@ -70,6 +82,9 @@ async def _read(shown: dict[str, Any], device: Device) -> int:
 
 def decide(row: OpRow, now: dict[str, int] | None, restart: Restart) -> Verdict | NeedsPerson:
     """Apply the rules of a row to what is observed now."""
+    overtaken_by = (row.evidence or {}).get("overtaken_by")
+    if overtaken_by is not None:
+        return NeedsPerson(f"safe state {overtaken_by} was sent since: what the registers hold now is its doing")
     before: dict[str, int] = (row.pre or {}).get("values", {})
     if row.kind == "read":
         return settle_read(read_rules_of(facts(row)["reads"]), before, now, restart, facts(row)["sole_master"])
@@ -108,12 +123,9 @@ class Settlement:
 
 def settlement(row: OpRow, verdict: Verdict, how: str) -> Settlement:
     """The result that an operation answers from its settlement on."""
-    name = f"{row.request['device']}.{', '.join(row.request['registers'])}"
-    why = f"{name}: {verdict.why}"
-    reads = facts(row)["reads"]
-    bound = f"0..{reads[0]['count']}" if reads and verdict.effects == "unknown" else None
-    if reads and verdict.effects == "applied":
-        bound = str(reads[0]["count"])
+    why = f"{row_name(row)}: {verdict.why}"
+    count = sum(r["count"] for r in facts(row).get("reads", []))
+    bound = None if not count else str(count) if verdict.effects == "applied" else f"0..{count}"
     evidence = {**(row.evidence or {}), "how": how, "settled": verdict.why}
     error = settled_error(verdict.verdict, row.op_id, why, bound=bound)
     values = (row.response or {}).get("values") or _peeked(row, verdict)
@@ -145,39 +157,90 @@ def _peeked(row: OpRow, verdict: Verdict) -> list[dict[str, Any]] | None:
     return [{"register": f"{row.request['device']}.{rule.register}", "raw": hexed(raw, width), "peeked": rule.peek}]
 
 
-async def run_rules(daemon: Daemon, op_id: int, body: NoteOf) -> NeedsPerson | None:
+async def run_rules(daemon: Daemon, op_id: int, body: NoteOf, *, at_the_head: bool = False) -> NeedsPerson | None:
     """Try to settle one unknown operation by rule; answers why a person is needed, None if it is settled.
+
+    Args:
+        at_the_head: the caller has the device's turn already.
 
     Raises:
         DomainError: the store has failed, or the bus is shut.
+        StoreRule: somebody else has settled it, or a safe state has overtaken it, meanwhile.
     """
     found = await daemon.ask(lambda conn: operations.get(conn, op_id))
     if found is None or found.state != "UNKNOWN":
         return None
+    if found.kind == "sequence":
+        return await _end_sequence(daemon, found, body)
     device = daemon.device_at(found.locus)
     if device is None:
         return NeedsPerson("its device is not on the board any more")
+    if at_the_head:
+        return await _rules_at_the_head(daemon, op_id, device, body)
     async with device.lock:
-        # somebody may have settled it while this waited for the device
-        row = await daemon.ask(lambda conn: operations.get(conn, op_id))
-        if row is None or row.state != "UNKNOWN":
-            return None
-        evidence = await device.worker.boot_evidence(device.spec.address)
-        verdict = await try_rules(row, device, restart_of(row, evidence))
-        if isinstance(verdict, NeedsPerson):
-            return verdict
-        await settle(daemon, row, verdict, "rule", body)
+        return await _rules_at_the_head(daemon, op_id, device, body)
+
+
+async def _rules_at_the_head(daemon: Daemon, op_id: int, device: Device, body: NoteOf) -> NeedsPerson | None:
+    # somebody may have settled it while this waited for the device
+    row = await daemon.ask(lambda conn: operations.get(conn, op_id))
+    if row is None or row.state != "UNKNOWN":
+        return None
+    evidence = await boot_evidence(daemon, device)
+    verdict = await try_rules(row, device, restart_of(row, evidence))
+    if isinstance(verdict, NeedsPerson):
+        return verdict
+    await settle(daemon, row, verdict, "rule", body)
     return None
+
+
+async def _end_sequence(daemon: Daemon, header: OpRow, body: NoteOf) -> NeedsPerson | None:
+    """A header has no rule of its own: it ends when none of its steps is open."""
+
+    def job(conn: Connection) -> int | None:
+        open_steps = [c.op_id for c in operations.children(conn, header.op_id) if c.state in ("INTENT", "UNKNOWN")]
+        if not open_steps:
+            _close_header(conn, daemon, header.op_id, body)
+        return open_steps[0] if open_steps else None
+
+    open_step = await daemon.ask(job)
+    daemon.tell()
+    return None if open_step is None else NeedsPerson(f"it ends by itself when operation {open_step}, its step, does")
+
+
+def _close_header(conn: Connection, daemon: Daemon, header_id: int, body: NoteOf) -> None:
+    """In the transaction that has settled a step: end its header by rule, if no step of it is open."""
+    header = operations.get(conn, header_id)
+    if header is None or header.state != "UNKNOWN":
+        return
+    steps = operations.children(conn, header_id)
+    if any(s.state in ("INTENT", "UNKNOWN") for s in steps):
+        return
+    outcomes = [
+        StepOutcome(operations.step_number(s), s.verdict, row_effects(s), s.verdict in OK_VERDICTS) for s in steps
+    ]
+    verdict = sequence_ended(header.request["steps"], outcomes)
+    ended = settlement(header, verdict, "rule")
+    ended.result.id = header_id
+    told = [
+        {"step": o.number, "id": s.op_id, "verdict": o.verdict, "effects": o.effects}
+        for o, s in zip(outcomes, steps, strict=True)
+    ]
+    evidence = {**(ended.result.evidence or {}), "steps": told}
+    response, now_ns = to_row(daemon.dressed(ended.result)), daemon.clock.wall_ns()
+    operations.t3_settle(
+        conn, header_id, verdict.verdict, "rule", response, evidence, now_ns, body(header, ended, "rule")
+    )
 
 
 async def settle(
     daemon: Daemon, row: OpRow, verdict: Verdict, by: Literal["rule", "human"], body: NoteOf
 ) -> Settlement:
-    """T3: end an unknown operation, and free its device of it.
+    """T3: end an unknown operation, free its device of it, and end the sequence it was the last open step of.
 
     Raises:
         DomainError: the store has failed.
-        StoreRule: it is not unknown any more.
+        StoreRule: it is not unknown any more, or only a person may settle it.
     """
     device = daemon.device_at(row.locus)
     ended = settlement(row, verdict, "rule" if by == "rule" else "person")
@@ -185,10 +248,14 @@ async def settle(
     response = to_row(daemon.dressed(ended.result, device))
     evidence = ended.result.evidence or {}
     now_ns = daemon.clock.wall_ns()
-    note = body(row, ended)
-    await daemon.ask(
-        lambda conn: operations.t3_settle(conn, row.op_id, verdict.verdict, by, response, evidence, now_ns, note)
-    )
+    note = body(row, ended, by)
+
+    def job(conn: Connection) -> None:
+        operations.t3_settle(conn, row.op_id, verdict.verdict, by, response, evidence, now_ns, note)
+        if row.parent_op is not None:
+            _close_header(conn, daemon, row.parent_op, body)
+
+    await daemon.ask(job)
     if device is not None:
         device.mark_settled(row.op_id)
     daemon.tell()

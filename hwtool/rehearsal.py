@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hwtool.admission import Request, admit, understood
 from hwtool.generation import refresh_boot
-from hwtool.prepare import Prepared, plan_object, prepare
+from hwtool.prepare import Prepared, plan_object, prepare, prepare_safe_state
 from hwtool.resolve import Resolved
 from hwtool.results import failed
 from hwtool.state import Daemon
+from hwtool.steps import ResolvedSequence
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
 
 
-def plan_digest(prepared: Prepared) -> str:
+def plan_digest(prepared: Sequence[Prepared]) -> str:
     """What a person saw when approving: the exact transfers."""
-    text = json.dumps(plan_object(prepared.plan), sort_keys=True)
+    text = json.dumps([plan_object(p.plan) for p in prepared], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -33,44 +36,79 @@ def untouched(resolved: Resolved) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a request would do: one prepared operation, or one for each step of a sequence that has an effect."""
+
+    prepared: tuple[Prepared, ...]
+    warnings: tuple[str, ...] = ()
+
+
+async def rehearsed(resolved: Resolved | ResolvedSequence) -> Rehearsed:
+    """Prepare a request as the devices are now; a later step of a sequence may depend on an earlier one.
+
+    Raises:
+        DomainError: refused, or the bus's error of a clean read.
+    """
+    if isinstance(resolved, Resolved):
+        prepare_it = prepare_safe_state if resolved.kind == "safe_state" else prepare
+        return Rehearsed((await prepare_it(resolved),))
+    prepared, warnings = [], []
+    for step in resolved.effectful:
+        if step.keyed is None:
+            continue
+        try:
+            prepared.append(await prepare(step.keyed))
+        except DomainError as error:
+            if step is resolved.effectful[0]:
+                error.message = f"{step.name()}: {error.message}"
+                raise
+            warnings.append(f"depends_on_earlier: {step.name()}, as the device is now: {error.message}")
+    return Rehearsed(tuple(prepared), tuple(warnings))
+
+
 async def rehearse(daemon: Daemon, request: Request) -> Result:
     """The real path up to the intent, and the exact transfers; nothing is dispatched, no key is used."""
     try:
         if request.error is not None:
             raise request.error
         resolved = understood(request)
-        await admit(daemon, request, resolved.device)
-        resolved.device.worker.check()
-        await refresh_boot(daemon, resolved.device)
-        prepared = await prepare(resolved)
+        await admit(daemon, request, resolved.devices)
+        for device in resolved.devices:
+            device.worker.check()
+            if not request.safe:
+                device.worker.admit(clean=False)
+            await refresh_boot(daemon, device)
+        found = await rehearsed(resolved)
     except DomainError as error:
         result = failed(error, "none", key=request.params.key)
     else:
-        result = _rehearsed(request, prepared)
+        result = _shown(request, resolved, found)
     result.dry_run = result.simulated = True
     body = daemon.body("rehearsal", request.caller, request.resolved, dry_run=True, summary=result.summary)
     await daemon.ask(lambda conn: operations.note(conn, body))
     return daemon.dressed(result, request.device)
 
 
-def _rehearsed(request: Request, prepared: Prepared) -> Result:
-    resolved = prepared.resolved
-    needs = list(resolved.approval)
-    warnings = [f"needs_approval: {why}" for why in needs]
-    if prepared.plan.may_be_partial:
+def _shown(request: Request, resolved: Resolved | ResolvedSequence, found: Rehearsed) -> Result:
+    warnings = [f"needs_approval: {why}" for why in resolved.approval] + list(found.warnings)
+    many = len(found.prepared) > 1 or any(p.plan.may_be_partial for p in found.prepared)
+    if many:
         warnings.append("may_be_partial: several transfers; it can stop with part of it done")
-    count = len(prepared.plan.steps)
+    faults = [f"{p.register}: {p.fault}" for whole in found.prepared for p in whole.parts if p.fault is not None]
+    warnings += [f"not_sent: {fault}" for fault in faults]
+    transfers = [t for p in found.prepared for t in plan_object(p.plan)]
     return Result(
         status="done",
         ok=True,
         effects="none",
         key=request.params.key,
-        summary=f"{resolved.name()}: would send {count} transfer(s); nothing was sent",
-        transfers=plan_object(prepared.plan),
+        summary=f"{resolved.name()}: would send {len(transfers)} transfer(s); nothing was sent",
+        transfers=transfers,
         evidence={
-            "implied_reads": sorted(prepared.before),
-            "untouched": untouched(resolved),
-            "window_ms": prepared.window_ms if prepared.verifiable else 0,
+            "implied_reads": sorted({name for p in found.prepared for name in p.before}),
+            "untouched": [name for p in found.prepared for name in untouched(p.resolved)],
+            "window_ms": sum(p.window_ms for p in found.prepared if p.verifiable),
         },
         warnings=warnings,
     )

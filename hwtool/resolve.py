@@ -18,7 +18,14 @@ from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, refuse_as_clean, refuse_as_effectful
 from hwtool_contracts.judge_write import UpdateJudgement, WriteJudgement, judge_number, judge_update, judge_write
-from hwtool_contracts.messages import ReadEffectfulParams, UpdateParams, Value, ValueObject, WriteParams
+from hwtool_contracts.messages import (
+    ReadEffectfulParams,
+    SafeStateParams,
+    UpdateParams,
+    Value,
+    ValueObject,
+    WriteParams,
+)
 from hwtool_contracts.model import Field, Group, Register
 from hwtool_registers.value import FLOATS, Slot, ValueFault, as_float, encode
 
@@ -45,7 +52,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A keyed request that was understood and is allowed by its contract.
+    """A keyed request of one device that was understood and is allowed by its contract.
 
     Attributes:
         changes: for writes, in order; empty for reads.
@@ -55,7 +62,7 @@ class Resolved:
     """
 
     device: Device
-    kind: Literal["write", "update", "read"]
+    kind: Literal["write", "update", "read", "safe_state"]
     registers: tuple[Register, ...]
     group: Group | None
     changes: tuple[Change, ...]
@@ -70,12 +77,26 @@ class Resolved:
         return any(r.sensitive for r in (*self.registers, *looked_at))
 
     @property
+    def devices(self) -> tuple[Device, ...]:
+        """The device, as for every keyed request."""
+        return (self.device,)
+
+    @property
+    def contract_hash(self) -> bytes:
+        """Of its device."""
+        return self.device.contract_hash
+
+    @property
     def approval(self) -> tuple[str, ...]:
-        """Why a person must agree; empty if nobody need."""
+        """Why a person must agree; empty if nobody need. A safe state was approved when the board was written."""
+        if self.kind == "safe_state":
+            return ()
         return tuple(dict.fromkeys(why for c in self.changes for why in c.judged.approval))
 
     def name(self) -> str:
         """How summaries call it."""
+        if self.kind == "safe_state":
+            return f"{self.device.name} safe state"
         what = self.group.name if self.group is not None else ", ".join(r.name for r in self.registers)
         return f"{self.device.name}.{what}"
 
@@ -179,9 +200,9 @@ def resolve_read(devices: Mapping[str, Device], params: ReadEffectfulParams) -> 
     reads: list[tuple[Register, ReadJudgement]] = []
     for index, name in enumerate(names):
         if find_device(devices, name) is not device:
-            raise _invalid(f"$.registers[{index}]", f"a register of {device.name}", name)
+            raise invalid(f"$.registers[{index}]", f"a register of {device.name}", name)
         if name in names[:index]:
-            raise _invalid(f"$.registers[{index}]", "each register once (a FIFO takes `count`)", name)
+            raise invalid(f"$.registers[{index}]", "each register once (a FIFO takes `count`)", name)
         members, group = find_members(device, name)
         if group is not None:
             raise DomainError(
@@ -239,32 +260,37 @@ def _expectations(devices: Mapping[str, Device], device: Device, expect: Mapping
     wanted: dict[str, int] = {}
     for name, value in (expect or {}).items():
         if find_device(devices, name) is not device:
-            raise _invalid(f"$.expect.{name}", f"a register of {device.name}", name)
+            raise invalid(f"$.expect.{name}", f"a register of {device.name}", name)
         members, group = find_members(device, name)
         judged = device.judge(members)
         refused = judged if isinstance(judged, Refused) else refuse_as_clean(judged, name.partition(".")[2])
         if refused is not None or group is not None:
-            raise refusal(_present(refused), device) if refused else _invalid(f"$.expect.{name}", "a register", name)
-        wanted[members[0].name] = _raw(device, members[0], None, value, f"$.expect.{name}", limited=False)
+            raise refusal(_present(refused), device) if refused else invalid(f"$.expect.{name}", "a register", name)
+        wanted[members[0].name] = raw_value(device, members[0], None, value, f"$.expect.{name}", limited=False)
     return wanted
 
 
-def _invalid(path: str, expected: str, got: object) -> DomainError:
+def invalid(path: str, expected: str, got: object) -> DomainError:
+    """The error of a member of the request that cannot be understood."""
     message = f"{path}: expected {expected}, got {got!r}"
     return DomainError(Code.INVALID_ARGS, message, path=path, expected=expected, got=got)
 
 
-def _raw(
+def raw_value(
     device: Device, register: Register, field: Field | None, value: Value, path: str, *, limited: bool = True
 ) -> int:
-    """The raw bits of a value for a register or a field, inside its limits where they are numbers."""
+    """The raw bits of a value for a register or a field, inside its limits where they are numbers.
+
+    Raises:
+        DomainError: invalid_args or refused.
+    """
     place = field if field is not None else register
     try:
         raw = encode(Slot(place.width_bits, place.quantity, place.values or place.write.values), value)
     except ValueFault as fault:
         if register.sensitive:
-            raise _invalid(path, "a value that the register can hold (it is sensitive)", REDACTED) from None
-        raise _invalid(path, fault.expected + _other_way(register, field, value), fault.got) from fault
+            raise invalid(path, "a value that the register can hold (it is sensitive)", REDACTED) from None
+        raise invalid(path, fault.expected + _other_way(register, field, value), fault.got) from fault
     encoding = place.quantity.encoding
     if limited and encoding in FLOATS:
         refused = judge_number(register, as_float(encoding, raw), field)
@@ -297,24 +323,29 @@ def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolve
     device = find_device(devices, name)
     members, group = find_members(device, name)
     if group is not None:
-        raise _invalid("$.registers", f"a value for each of {', '.join(group.members)}", f"one value for group {name}")
+        raise invalid("$.registers", f"a value for each of {', '.join(group.members)}", f"one value for group {name}")
     register = members[0]
-    raw = _raw(device, register, None, params.value if params.value is not None else 0, "$.value")
+    raw = raw_value(device, register, None, params.value if params.value is not None else 0, "$.value")
     if params.mask is not None:
-        change = _masked(device, register, raw, _mask(register, params.mask))
+        change = _masked(device, register, raw, mask_of(register, params.mask))
     else:
         change = _whole(device, register, raw)
     expect = _expectations(devices, device, params.expect)
     return Resolved(device, "write", (register,), None, (change,), (), 1, expect)
 
 
-def _mask(register: Register, given: int | str) -> int:
+def mask_of(register: Register, given: int | str) -> int:
+    """The bits of a mask as a caller gives it.
+
+    Raises:
+        DomainError: invalid_args.
+    """
     try:
         mask = given if isinstance(given, int) else int(given, 0)
     except ValueError:
         mask = 0
     if not 0 < mask <= register.mask:
-        raise _invalid("$.mask", f"a mask from 1 to {register.mask:#x}", given)
+        raise invalid("$.mask", f"a mask from 1 to {register.mask:#x}", given)
     return mask
 
 
@@ -338,9 +369,9 @@ def _whole(device: Device, register: Register, raw: int) -> Change:
 
 def _masked(device: Device, register: Register, raw: int, mask: int) -> Change:
     if register.quantity.encoding in FLOATS:
-        raise _invalid("$.mask", "no mask with a floating-point value", hex(mask))
+        raise invalid("$.mask", "no mask with a floating-point value", hex(mask))
     if raw & ~mask:
-        raise _invalid("$.value", f"no bits outside the mask {mask:#x}", REDACTED if register.sensitive else hex(raw))
+        raise invalid("$.value", f"no bits outside the mask {mask:#x}", REDACTED if register.sensitive else hex(raw))
     _refuse_field_numbers(device, register, raw, mask)
     named = {}
     covered = 0
@@ -380,18 +411,18 @@ def _partial(
 def _resolve_group_write(devices: Mapping[str, Device], params: WriteParams, values: Mapping[str, Value]) -> Resolved:
     names = list(values)
     if not names:
-        raise _invalid("$.registers", "a value for each member of a group", {})
+        raise invalid("$.registers", "a value for each member of a group", {})
     if params.mask is not None:
-        raise _invalid("$.mask", "no mask with a group", params.mask)
+        raise invalid("$.mask", "no mask with a group", params.mask)
     device = find_device(devices, names[0])
     inside = {}
     for name in names:
         if find_device(devices, name) is not device:
-            raise _invalid(f"$.registers.{name}", f"a register of {device.name}", name)
+            raise invalid(f"$.registers.{name}", f"a register of {device.name}", name)
         members, inner = find_members(device, name)
         if inner is not None:
-            raise _invalid(f"$.registers.{name}", "a register, not a group", name)
-        inside[members[0].name] = _raw(device, members[0], None, values[name], f"$.registers.{name}")
+            raise invalid(f"$.registers.{name}", "a register, not a group", name)
+        inside[members[0].name] = raw_value(device, members[0], None, values[name], f"$.registers.{name}")
     group = next((g for g in device.contract.groups.values() if set(g.members) == set(inside)), None)
     if group is None:
         known = "; ".join(f"{g.name}: {', '.join(g.members)}" for g in device.contract.groups.values())
@@ -416,7 +447,7 @@ def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resol
     device = find_device(devices, params.register)
     members, group = find_members(device, params.register)
     if group is not None:
-        raise _invalid("$.register", "one register", params.register)
+        raise invalid("$.register", "one register", params.register)
     register = members[0]
     named = {}
     for name, value in params.fields.items():
@@ -425,10 +456,33 @@ def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resol
             near = difflib.get_close_matches(name.upper(), register.fields, 3, cutoff=0.4) or list(register.fields)
             message = f"{device.name}.{register.name} has no field {name!r}"
             raise DomainError(Code.NOT_FOUND, message, searched=name, suggestions=near)
-        named[name] = _raw(device, register, field, value, f"$.fields.{name}")
+        named[name] = raw_value(device, register, field, value, f"$.fields.{name}")
     mask = 0
     for name in named:
         mask |= register.fields[name].mask
     change = _partial(device, register, named, 0, 0, mask)
     expect = _expectations(devices, device, params.expect)
     return Resolved(device, "update", (register,), None, (change,), (), 1, expect)
+
+
+def resolve_safe_state(devices: Mapping[str, Device], params: SafeStateParams) -> Resolved:
+    """Understand `device.safe_state`; its list was judged when the board was loaded.
+
+    Raises:
+        DomainError: not_found, or refused where the board lists nothing.
+    """
+    device = find_device(devices, params.device)
+    if device.name != params.device:
+        raise invalid("$.device", "the name of a device", params.device)
+    entries = device.spec.safe_state
+    if not entries:
+        raise DomainError(
+            Code.REFUSED,
+            f"the board lists no safe state for {device.name}",
+            hint="whoever keeps the board adds safe_state = [{ register = ..., value = ... }] to the device",
+            rule="no_safe_state",
+            register=device.name,
+            field=None,
+        )
+    changes = tuple(Change(e.register, e.value, None, {}, e.judged, None) for e in entries)
+    return Resolved(device, "safe_state", tuple(e.register for e in entries), None, changes, (), 1, {})

@@ -14,12 +14,14 @@ from hwtool.devices import Device
 from hwtool.journal import REDACTED, clean_text
 from hwtool.policy import Caller
 from hwtool.resolve import Resolved
+from hwtool.steps import ResolvedSequence, shown_steps
 from hwtool.worker import BusWorker
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
 from hwtool_store.database import Connection, Store
 from hwtool_store.faults import StoreFatal
+from hwtool_store.operations import OpRow
 
 T = TypeVar("T")
 REFUSALS_A_SECOND: Final = 10
@@ -35,6 +37,7 @@ class Daemon:
         boots: newest boot evidence by device.
         changed: set and replaced whenever an operation changes its state.
         stopping: no new intents are taken.
+        frozen: an operator has frozen the daemon; kept by the store.
     """
 
     board: Board
@@ -46,6 +49,7 @@ class Daemon:
     boots: dict[str, str | None] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
+    frozen: bool = False
     _kept: set[asyncio.Task[Any]] = field(default_factory=set)
     _counted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _refused: list[dict[str, Any]] = field(default_factory=list)
@@ -86,7 +90,15 @@ class Daemon:
             detail = f"the store failed: {error}"
             raise DomainError(Code.STORE_FAILED, detail, detail=str(error)) from error
 
-    def device_at(self, locus: str) -> Device | None:
+    def devices_of(self, row: OpRow) -> tuple[Device, ...]:
+        """The devices of a row that are on the board, in the order of their loci."""
+        if row.kind == "sequence":
+            named = [self.devices[n] for n in row.request["devices"] if n in self.devices]
+            return tuple(sorted(named, key=lambda d: d.locus))
+        device = self.device_at(row.locus)
+        return () if device is None else (device,)
+
+    def device_at(self, locus: str | None) -> Device | None:
         """The device of a locus, None if it is not on the board any more."""
         return next((d for d in self.devices.values() if d.locus == locus), None)
 
@@ -108,14 +120,16 @@ class Daemon:
             result.simulated = result.simulated or device.simulated
         return result
 
-    def body(self, what: str, caller: Caller | None, resolved: Resolved | None, **more: Any) -> dict[str, Any]:
+    def body(
+        self, what: str, caller: Caller | None, resolved: Resolved | ResolvedSequence | None, **more: Any
+    ) -> dict[str, Any]:
         """The body of an audit row; values of sensitive registers never get into it."""
         body: dict[str, Any] = {"at_ns": self.clock.wall_ns(), "what": what}
         if caller is not None:
             body["principal"] = caller.principal
         if resolved is not None:
             body |= {
-                "device": resolved.device.name,
+                "device": resolved.device.name if isinstance(resolved, Resolved) else None,
                 "register": resolved.name(),
                 "kind": resolved.kind,
                 "arguments": REDACTED if resolved.sensitive else arguments(resolved),
@@ -128,7 +142,9 @@ class Daemon:
             body["summary"] = clean_text(summary)
         return body | more
 
-    def note_refusal(self, caller: Caller, resolved: Resolved | None, key: str, error: DomainError) -> None:
+    def note_refusal(
+        self, caller: Caller, resolved: Resolved | ResolvedSequence | None, key: str, error: DomainError
+    ) -> None:
         """Record an attempt that ended before its intent; not synced one by one; beyond ten a second only counted."""
         second = self.clock.wall_ns() // 1_000_000_000
         self._refusals = Counter({k: n for k, n in self._refusals.items() if k[1] == second})
@@ -153,8 +169,10 @@ class Daemon:
             self.store.submit(lambda conn: [operations.note(conn, body) for body in bodies])
 
 
-def arguments(resolved: Resolved) -> dict[str, Any]:
+def arguments(resolved: Resolved | ResolvedSequence) -> dict[str, Any]:
     """What the caller asked for, in raw values."""
+    if isinstance(resolved, ResolvedSequence):
+        return {"steps": shown_steps(resolved)}
     shown: dict[str, Any] = {}
     for change in resolved.changes:
         shown[change.register.name] = hex(change.value)

@@ -14,15 +14,12 @@ class Turns:
     """A fair lock with a front door.
 
     Attributes:
-        alarms: how many safe states have been asked for; whoever finds another number than at the time of its own
-            request has been overtaken.
-        alarm: set while a safe state waits or is at work: watches end, sequences stop.
+        alarms: how many safe states have been asked for; whoever finds another number than when it came has been
+            overtaken, and a watch or a sequence that finds another number ends.
     """
 
     def __init__(self) -> None:
         self.alarms = 0
-        self.alarm = asyncio.Event()
-        self._urgent_at_work = 0
         self._taken = False
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -30,18 +27,6 @@ class Turns:
     def locked(self) -> bool:
         """Whether it is somebody's turn."""
         return self._taken
-
-    def raise_alarm(self) -> None:
-        """A safe state comes: what runs should end, what waits is overtaken."""
-        self.alarms += 1
-        self._urgent_at_work += 1
-        self.alarm.set()
-
-    def end_alarm(self) -> None:
-        """A safe state has ended."""
-        self._urgent_at_work -= 1
-        if not self._urgent_at_work:
-            self.alarm.clear()
 
     async def acquire(self, *, urgent: bool = False) -> None:
         """Wait for the turn; urgent ones go before all others."""

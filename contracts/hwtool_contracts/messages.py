@@ -94,18 +94,28 @@ class _Keyed(Struct, forbid_unknown_fields=True, kw_only=True):
 
     key: Key
     reason: Text500 | None = None
-    run: Number | None = None
-    expect: dict[str, Value] | None = None
     dry_run: bool = False
-    generation: Number | None = None
-    contract_digest: str | None = None
     store: StoreSeen | None = None
     deadline_ms: Millis | None = None
     queue_ms: Millis | None = None
     not_after: WallMillis | None = None
 
 
-class ReadEffectfulParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+class _KeyedOne(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """What a keyed request of one device may carry."""
+
+    generation: Number | None = None
+    contract_digest: str | None = None
+
+
+class _KeyedAccess(_KeyedOne, forbid_unknown_fields=True, kw_only=True):
+    """What a keyed access to registers may carry."""
+
+    run: Number | None = None
+    expect: dict[str, Value] | None = None
+
+
+class ReadEffectfulParams(_KeyedAccess, forbid_unknown_fields=True, kw_only=True):
     """`reg.read_effectful`: exactly these registers, in order, under one intent."""
 
     register: str | None = None
@@ -117,7 +127,7 @@ class ReadEffectfulParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("exactly one of register and registers")
 
 
-class WriteParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+class WriteParams(_KeyedAccess, forbid_unknown_fields=True, kw_only=True):
     """`reg.write`: a whole register, or the members of a group."""
 
     register: str | None = None
@@ -132,17 +142,60 @@ class WriteParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("register and value go together")
 
 
-class UpdateParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+class UpdateParams(_KeyedAccess, forbid_unknown_fields=True, kw_only=True):
     """`reg.update`: named fields of one register; the others keep their state."""
 
     register: str
     fields: Annotated[dict[str, Value], Meta(min_length=1)]
 
 
+class SafeStateParams(_KeyedOne, forbid_unknown_fields=True, kw_only=True):
+    """`device.safe_state`: what the board lists for the device, at once and past whatever holds it."""
+
+    device: str
+
+
+class StepParams(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One step of a sequence; which members it takes follows from `do`.
+
+    Attributes:
+        equals: of wait_until and expect: what the register must read, in the bits of `mask`.
+        timeout_ms: of wait_until: how long to look; every `interval_ms`.
+    """
+
+    do: Literal["read", "read_effectful", "write", "update", "wait_until", "expect"]
+    register: str
+    value: Value | None = None
+    fields: Annotated[dict[str, Value], Meta(min_length=1)] | None = None
+    mask: int | str | None = None
+    count: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    equals: Value | None = None
+    timeout_ms: Annotated[int, Meta(ge=1, le=600_000)] | None = None
+    interval_ms: Annotated[int, Meta(ge=1, le=60_000)] | None = None
+
+
+Steps = Annotated[list[StepParams], Meta(min_length=1, max_length=64)]
+
+
+class SequenceParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """`sequence.run`: steps on one bus under one key, stopped at the first that is not proven."""
+
+    steps: Steps | None = None
+    sequence: str | None = None
+    params: dict[str, Value] | None = None
+    run: Number | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.sequence is None):
+            raise ValueError("exactly one of steps and sequence")
+        if self.params is not None and self.sequence is None:
+            raise ValueError("params go with sequence")
+
+
 class PlanParams(Struct, forbid_unknown_fields=True):
     """`reg.plan`: what the request would send, without sending it."""
 
-    method: Literal["reg.read_effectful", "reg.write", "reg.update"]
+    method: Literal["reg.read_effectful", "reg.write", "reg.update", "sequence.run", "device.safe_state"]
     params: dict[str, Any]
 
 
@@ -214,6 +267,12 @@ class HoldParams(Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
+class ReasonParams(Struct, forbid_unknown_fields=True):
+    """`daemon.freeze` and `daemon.thaw`."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+
+
 class Method(NamedTuple):
     """One method of the surface.
 
@@ -241,6 +300,8 @@ METHODS: Final[dict[str, Method]] = {
     "reg.plan": Method(PlanParams, False, "The exact transfers a keyed request would send."),
     "reg.write": Method(WriteParams, False, "Write a whole register or a group, once, under a key."),
     "reg.update": Method(UpdateParams, False, "Change fields of one register, once, under a key."),
+    "sequence.run": Method(SequenceParams, False, "Steps on one bus under one key, until the first is not proven."),
+    "device.safe_state": Method(SafeStateParams, False, "Write what the board lists as safe; passes every hold."),
     "op.get": Method(OpGetParams, False, "An operation by id or key."),
     "op.wait": Method(OpWaitParams, False, "Wait until an operation has ended, at most 25 s."),
     "journal.read": Method(JournalParams, False, "What was attempted and how it ended."),
@@ -251,6 +312,8 @@ METHODS: Final[dict[str, Method]] = {
     "op.settle": Method(SettleParams, True, "End an unknown operation with a person's verdict."),
     "device.hold": Method(HoldParams, True, "Stop effectful requests to a device."),
     "device.release": Method(HoldParams, True, "Take a person's hold off a device."),
+    "daemon.freeze": Method(ReasonParams, True, "Refuse every effectful request but safe states, over restarts too."),
+    "daemon.thaw": Method(ReasonParams, True, "End a freeze."),
 }
 
 

@@ -25,6 +25,11 @@ UNDECLARED = frozenset(
 )
 
 
+def _stays(register: Register) -> bool:
+    """Whether a burst stays at the address: a FIFO that declares one, also where other addresses move on."""
+    return ReadEffect.POP in register.read.effects and register.read.max_burst is not None
+
+
 class NotThere(Exception):
     """No register answers at this place in the state the chip is in."""
 
@@ -96,7 +101,7 @@ class Chip:
             take = min(register.size_bytes - inside, rest)
             reached.append((register, inside, take))
             rest -= take
-            if self._moves_on_read(space):
+            if self._moves_on_read(space) and not _stays(register):
                 at += take if space is Space.MEMORY else take // 2
         # everything was found: only now does anything happen
         data = b""

@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from hwtool_store import audit, schema
 from hwtool_store.anchor import Anchor, Mark
 from hwtool_store.faults import StoreRefused
+from hwtool_store.space import Space
 from hwtool_store.writer import Writer
 
 T = TypeVar("T")
@@ -78,7 +79,14 @@ class Store:
     """
 
     def __init__(
-        self, conn: sqlite3.Connection, lock: int, anchor: Anchor, epoch: int, durable: bool, born: bool
+        self,
+        conn: sqlite3.Connection,
+        lock: int,
+        anchor: Anchor,
+        epoch: int,
+        durable: bool,
+        born: bool,
+        space: Space,
     ) -> None:
         self._conn = conn
         self._lock = lock
@@ -92,7 +100,8 @@ class Store:
         anchor.write(Mark(self.store_id, epoch, self.seq, digest))
         self._closed = False
         self._fatal: list[Callable[[BaseException], None]] = []
-        self._writer = Writer(conn, self._committed, self._failed)
+        self._space = space
+        self._writer = Writer(conn, self._committed, self._failed, space.prepare)
 
     @property
     def commits(self) -> int:
@@ -103,6 +112,10 @@ class Store:
     def failed(self) -> bool:
         """Whether the disk or the database has failed: the process must end without closing it."""
         return self._writer.failed
+
+    def low_space(self) -> str | None:
+        """Why no new operation may be begun for want of room on the disk, None if there is enough."""
+        return self._space.low()
 
     def start(self) -> None:
         """Start the writer; jobs are taken from here on."""
@@ -147,6 +160,16 @@ def _meta(conn: sqlite3.Connection, key: str) -> str:
     if row is None:
         raise StoreRefused(f"the store has no {key}: it is not complete")
     return str(row[0])
+
+
+def frozen(conn: sqlite3.Connection) -> bool:
+    """Whether an operator has frozen the daemon."""
+    return _meta(conn, "frozen") == "1"
+
+
+def set_frozen(conn: sqlite3.Connection, value: bool) -> None:
+    """Keep a freeze, or its end, over restarts."""
+    conn.execute("UPDATE meta SET v=? WHERE k='frozen'", ("1" if value else "0",))
 
 
 def set_meta_once(conn: sqlite3.Connection, key: str, value: str) -> str:
@@ -212,7 +235,9 @@ def _begin(
     _sync_directory(directory)
     _compare(conn, anchor, directory)
     epoch = _begin_epoch(conn, start)
-    return Store(conn, lock, anchor, epoch, durable, born)
+    space = Space(directory)
+    space.prepare()
+    return Store(conn, lock, anchor, epoch, durable, born, space)
 
 
 def _configure(conn: sqlite3.Connection, path: Path) -> None:

@@ -29,7 +29,7 @@ State = Literal["PENDING", "INTENT", "UNKNOWN", "DONE"]
 COLUMNS = (
     "op.op_id, c.principal, op.key, op.digest, d.locus, op.kind, op.request, op.contract_hash, op.epoch, "
     "op.device_gen, op.pre, op.state, op.verdict, op.verdict_by, op.response, op.evidence, "
-    "op.created_ns, op.intent_ns, op.done_ns"
+    "op.created_ns, op.intent_ns, op.done_ns, op.parent_op"
 )
 FROM = "FROM op JOIN caller c USING(caller_id) LEFT JOIN device d USING(device_id)"
 
@@ -41,18 +41,21 @@ class NewOp:
     Attributes:
         request: the resolved plan and every input of the rule that may have to settle it.
         pre: what was read beforehand; None only while it waits for a person.
+        locus: None for the header of a sequence, which has no device of its own.
+        parent_op: of a step: its header.
     """
 
     principal: str
     key: str
     digest: bytes
-    locus: str
-    kind: Literal["write", "update", "read"]
+    locus: str | None
+    kind: Literal["write", "update", "read", "safe_state", "sequence"]
     request: dict[str, Any]
     contract_hash: bytes
     device_gen: int
     now_ns: int
     pre: dict[str, Any] | None = None
+    parent_op: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class OpRow:
     principal: str
     key: str
     digest: bytes
-    locus: str
+    locus: str | None
     kind: str
     request: dict[str, Any]
     contract_hash: bytes
@@ -78,6 +81,7 @@ class OpRow:
     created_ns: int
     intent_ns: int | None
     done_ns: int | None
+    parent_op: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +246,13 @@ def _insert(conn: sqlite3.Connection, new: NewOp, state: State) -> int:
         raise StoreRule("key expired")
     cursor = conn.execute(
         "INSERT INTO op(caller_id, key, key_hash, digest, device_id, kind, request, contract_hash, epoch, device_gen,"
-        " pre, state, created_ns, intent_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        " pre, state, created_ns, intent_ns, parent_op) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
             caller(conn, new.principal),
             new.key,
             key_hash(new.key),
             new.digest,
-            device(conn, new.locus).device_id,
+            None if new.locus is None else device(conn, new.locus).device_id,
             new.kind,
             _text(new.request),
             new.contract_hash,
@@ -258,6 +262,7 @@ def _insert(conn: sqlite3.Connection, new: NewOp, state: State) -> int:
             state,
             new.now_ns,
             new.now_ns if state == "INTENT" else None,
+            new.parent_op,
         ),
     )
     return int(cursor.lastrowid or 0)
@@ -283,6 +288,22 @@ def t1_intent(conn: sqlite3.Connection, new: NewOp, note: dict[str, Any]) -> int
     """
     op_id = _insert(conn, new, "INTENT")
     audit.append(conn, current_epoch(conn), op_id, note)
+    return op_id
+
+
+def t1_safe_state(conn: sqlite3.Connection, new: NewOp, note: dict[str, Any]) -> int:
+    """T1 of a safe state: from here on no rule settles what is open on its device, only a person; answers its number.
+
+    Raises:
+        KeyTaken: the key has a row.
+        StoreRule: another safe state of the device is open.
+    """
+    op_id = t1_intent(conn, new, note)
+    conn.execute(
+        "UPDATE op SET evidence=json_set(coalesce(evidence, '{}'), '$.overtaken_by', ?)"
+        " WHERE device_id=(SELECT device_id FROM op WHERE op_id=?) AND state='UNKNOWN' AND op_id<>?",
+        (op_id, op_id, op_id),
+    )
     return op_id
 
 
@@ -355,7 +376,17 @@ def t3_settle(
     now_ns: int,
     note: dict[str, Any],
 ) -> int:
-    """T3: an unknown operation is settled; outcome and key change in one transaction. Answers the audit seq."""
+    """T3: an unknown operation is settled; outcome and key change in one transaction. Answers the audit seq.
+
+    Raises:
+        StoreRule: it is not unknown any more, or a rule wants to settle what a safe state has overtaken.
+    """
+    row = conn.execute(
+        "SELECT kind<>'sequence' AND json_extract(evidence, '$.overtaken_by') IS NOT NULL FROM op WHERE op_id=?",
+        (op_id,),
+    ).fetchone()
+    if by == "rule" and row is not None and row[0]:
+        raise StoreRule(f"settlement of operation {op_id}: a safe state was sent since, only a person can tell")
     cursor = conn.execute(
         "UPDATE op SET state='DONE', verdict=?, verdict_by=?, response=?, evidence=?, done_ns=? WHERE op_id=?",
         (verdict, by, _text(response), _text(evidence), now_ns, op_id),
@@ -422,6 +453,33 @@ def in_state(conn: sqlite3.Connection, *states: State) -> list[OpRow]:
     return [_row(r) for r in rows]
 
 
+def open_safe_states(conn: sqlite3.Connection, locus: str) -> list[OpRow]:
+    """The safe states of a device that are unknown; at most one."""
+    rows = conn.execute(
+        f"SELECT {COLUMNS} {FROM} WHERE d.locus=? AND op.kind='safe_state' AND op.state='UNKNOWN'", (locus,)
+    ).fetchall()
+    return [_row(r) for r in rows]
+
+
+def unknown_of(conn: sqlite3.Connection, locus: str) -> list[int]:
+    """Numbers of the operations of a device whose outcome is unknown."""
+    rows = conn.execute(
+        "SELECT op_id FROM op JOIN device USING(device_id) WHERE locus=? AND state='UNKNOWN' ORDER BY op_id", (locus,)
+    ).fetchall()
+    return [int(r[0]) for r in rows]
+
+
+def children(conn: sqlite3.Connection, header: int) -> list[OpRow]:
+    """The operations of a sequence's steps, in order."""
+    rows = conn.execute(f"SELECT {COLUMNS} {FROM} WHERE op.parent_op=? ORDER BY op.op_id", (header,)).fetchall()
+    return [_row(r) for r in rows]
+
+
+def step_number(child: OpRow) -> int:
+    """The number of a step, which its key ends with."""
+    return int(child.key.rpartition("#")[2])
+
+
 def pending_of(conn: sqlite3.Connection, principal: str) -> int:
     """How many requests of a principal wait for a person."""
     row = conn.execute(
@@ -480,11 +538,12 @@ def data_of(conn: sqlite3.Connection, op_id: int) -> list[bytes]:
 def prune(conn: sqlite3.Connection, keep: int, now_ns: int, most: int = 200) -> int:
     """Turn DONE operations beyond the newest `keep` into tombstones, at most `most` in one step; answers how many.
 
-    UNKNOWN and PENDING stay, whatever their age.
+    UNKNOWN and PENDING stay, whatever their age, and so do the steps of a sequence that has not ended.
     """
     surplus = conn.execute("SELECT count(*) FROM op WHERE state='DONE'").fetchone()[0] - keep
     rows = conn.execute(
-        "SELECT op_id, caller_id, key_hash, digest, verdict FROM op WHERE state='DONE' ORDER BY op_id LIMIT ?",
+        "SELECT op_id, caller_id, key_hash, digest, verdict FROM op WHERE state='DONE' AND NOT EXISTS("
+        "SELECT 1 FROM op header WHERE header.op_id=op.parent_op AND header.state<>'DONE') ORDER BY op_id LIMIT ?",
         (max(0, min(most, surplus)),),
     ).fetchall()
     for op_id, caller_id, hashed, digest, verdict in rows:

@@ -30,6 +30,7 @@ class Writer:
         conn: the one connection of the store.
         after_commit: called in the thread after each commit that changed something, before the futures resolve.
         on_fatal: called once in the thread when the store has failed.
+        before_batch: called in the thread before each batch, to see to the room on the disk.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class Writer:
         conn: sqlite3.Connection,
         after_commit: Callable[[sqlite3.Connection], None],
         on_fatal: Callable[[BaseException], None],
+        before_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self._conn = conn
         self._after_commit = after_commit
         self._on_fatal = on_fatal
+        self._before_batch = before_batch
         self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
         self._failed: BaseException | None = None
         self._stopped = False
@@ -126,6 +129,7 @@ class Writer:
             logging.getLogger(__name__).exception("the listener of a store failure failed itself")
 
     def _commit(self, batch: list[tuple[Job, Future[Any]]]) -> list[tuple[Future[Any], Any, BaseException | None]]:
+        self._before_batch()
         conn = self._conn
         before = conn.total_changes
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []

@@ -22,6 +22,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "reg.plan": {"method": "reg.write", "params": {}},
     "reg.write": {"register": "gpio.OLATA", "value": {"scaled": "1.2", "unit": "V"}, **KEY},
     "reg.update": {"register": "gpio.OLATA", "fields": {"P0": "high"}, **KEY},
+    "sequence.run": {"steps": [{"do": "write", "register": "gpio.OLATA", "value": 1}], **KEY},
+    "device.safe_state": {"device": "gpio", **KEY},
     "op.get": {"id": 1},
     "op.wait": {"key": "test-0001", "wait_ms": 5},
     "journal.read": {"limit": 5},
@@ -32,6 +34,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "op.settle": {"id": 3, "verdict": "applied", "reason": "seen"},
     "device.hold": {"device": "gpio", "reason": "look"},
     "device.release": {"device": "gpio", "reason": "done"},
+    "daemon.freeze": {"reason": "maintenance"},
+    "daemon.thaw": {},
 }
 
 

@@ -18,6 +18,7 @@ from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool_contracts.errors import parse
 from hwtool_contracts.messages import Result
+from hwtool_contracts.model import Register
 from hwtool_registers.bus import as_object
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
@@ -208,6 +209,19 @@ class Lab:
         copy = self.directory.parent / name
         shutil.copytree(self.directory, copy)
         return copy
+
+
+def deaf(lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A chip that acknowledges writes to a register and does not take them."""
+    real = Chip._write_register
+
+    def write(chip: Chip, register: Register, raw: int, touched: int) -> None:
+        if register.name == name:
+            chip.executed[name, "write"] += 1
+        else:
+            real(chip, register, raw, touched)
+
+    monkeypatch.setattr(Chip, "_write_register", write)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -56,6 +56,8 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "reg.plan": ({"method": "reg.write", "params": {"register": "gpio.OLATA", "value": 1}}, "done"),
     "reg.write": ({"register": "gpio.OLATA", "value": 1, "key": KEY}, "done"),
     "reg.update": ({"register": "gpio.OLATA", "fields": {"P0": 1}, "key": KEY}, "done"),
+    "sequence.run": ({"steps": [{"do": "write", "register": "gpio.OLATA", "value": 1}], "key": KEY}, "done"),
+    "device.safe_state": ({"device": "gpio", "key": KEY}, "done"),
     "op.get": ({"key": KEY}, "not_found"),
     "op.wait": ({"id": 1, "wait_ms": 0}, "not_found"),
     "journal.read": ({}, "done"),
@@ -66,6 +68,8 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "op.settle": ({"id": 1, "verdict": "applied", "reason": "x"}, "not_found"),
     "device.hold": ({"device": "gpio", "reason": "x"}, "done"),
     "device.release": ({"device": "nope", "reason": "x"}, "not_found"),
+    "daemon.freeze": ({"reason": "x"}, "done"),
+    "daemon.thaw": ({}, "done"),
 }
 
 
@@ -515,11 +519,11 @@ def test_close_when_something_is_at_work_then_it_is_waited_for_and_recorded(
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock) -> Finished:
+    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Finished:
         await gate.wait()
-        return await real_carry_out(intent, prepared, clock)
+        return await real_carry_out(intent, prepared, clock, alarms)
 
-    monkeypatch.setattr("hwtool.keyed.carry_out", slow)
+    monkeypatch.setattr("hwtool.execution.carry_out", slow)
 
     async def life() -> None:
         engine = await Engine.start(toy_board(tmp_path, R), tmp_path / "store", FakeClock(), allow_unsafe=True)
@@ -540,7 +544,7 @@ def test_close_when_something_is_at_work_then_it_is_waited_for_and_recorded(
 def test_close_when_rules_do_not_end_then_it_waits_for_a_transfer_and_no_longer(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def for_ever(*_: Any) -> None:
+    async def for_ever(*_: Any, **__: Any) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr("hwtool.engine.run_rules", for_ever)

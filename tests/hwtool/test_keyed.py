@@ -11,7 +11,7 @@ import pytest
 
 from hwtool.dispatch import Intent, SpentIntent, dispatch
 from hwtool.dispatch import carry_out as real_carry_out
-from hwtool.keyed import MAX_QUEUE
+from hwtool.execution import MAX_QUEUE
 from hwtool.prepare import Prepared
 from hwtool.prepare import prepare as real_prepare
 from hwtool.resolve import Resolved
@@ -323,11 +323,11 @@ def test_op_get_when_the_key_is_at_work_then_in_progress_by_its_row(
     async def life(lab: Lab) -> None:
         gate = asyncio.Event()
 
-        async def slow(intent: Intent, prepared: Prepared, clock: FakeClock) -> Any:
+        async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Any:
             await gate.wait()
-            return await real_carry_out(intent, prepared, clock)
+            return await real_carry_out(intent, prepared, clock, alarms)
 
-        monkeypatch.setattr("hwtool.keyed.carry_out", slow)
+        monkeypatch.setattr("hwtool.execution.carry_out", slow)
         task = asyncio.create_task(lab.ask("reg.write", **WRITE))
         await until(lambda: lab.daemon.store.seq > 0)
         got = await lab.ask("op.get", key=KEY)
@@ -378,11 +378,11 @@ def test_caller_when_it_leaves_after_the_intent_then_the_operation_goes_on_and_w
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock) -> Any:
+    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Any:
         await gate.wait()
-        return await real_carry_out(intent, prepared, clock)
+        return await real_carry_out(intent, prepared, clock, alarms)
 
-    monkeypatch.setattr("hwtool.keyed.carry_out", slow)
+    monkeypatch.setattr("hwtool.execution.carry_out", slow)
 
     async def life(lab: Lab) -> None:
         gone = asyncio.create_task(lab.ask("reg.write", **WRITE))
@@ -452,7 +452,7 @@ def test_not_after_when_it_passes_before_t1_then_expired_and_no_row(
             lab.clock.advance(2)
             return prepared
 
-        monkeypatch.setattr("hwtool.keyed.prepare", slow)
+        monkeypatch.setattr("hwtool.execution.prepare", slow)
         late = await lab.ask("reg.write", **WRITE, not_after=lab.clock.wall // 1_000_000 + 1000)
         assert (code_of(late), await lab.rows(), lab.writes("R")) == ("expired", [], 0)
 
@@ -645,7 +645,7 @@ def test_dispatch_when_it_breaks_in_itself_then_unknown_and_held(
     async def broken(*_: Any) -> Any:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("hwtool.keyed.carry_out", broken)
+    monkeypatch.setattr("hwtool.execution.carry_out", broken)
 
     async def life(lab: Lab) -> None:
         lab.chip().values["R"] = 3
@@ -1019,7 +1019,7 @@ def test_hold_when_it_comes_during_the_preparation_then_the_database_stops_the_i
             await lab.operator("device.hold", device="toy", reason="stop")
             return prepared
 
-        monkeypatch.setattr("hwtool.keyed.prepare", slow)
+        monkeypatch.setattr("hwtool.execution.prepare", slow)
         result = await lab.ask("reg.write", **WRITE)
         assert (code_of(result), result.effects, lab.writes("R"), await lab.rows()) == ("held", "none", 0, [])
 
@@ -1268,7 +1268,7 @@ def test_bank_when_it_changes_between_plan_and_dispatch_then_nothing_is_sent(
             lab.bus("uart").log.clear()
             return prepared
 
-        monkeypatch.setattr("hwtool.keyed.prepare", meddled)
+        monkeypatch.setattr("hwtool.execution.prepare", meddled)
         result = await lab.ask("reg.write", register="uart.DLL", value=12, key=KEY)
         assert (code_of(result), result.effects, lab.sent("uart")) == ("bus_fault", "none", [])
 
@@ -1409,7 +1409,7 @@ def test_dispatch_when_the_bus_was_shut_meanwhile_then_proof_that_nothing_was_se
             lab.device().worker.quarantine()
             return prepared
 
-        monkeypatch.setattr("hwtool.keyed.prepare", shut)
+        monkeypatch.setattr("hwtool.execution.prepare", shut)
         result = await lab.ask("reg.write", **WRITE)
         assert (code_of(result), result.verdict, result.effects) == ("bus_fault", "not_applied", "none")
         assert evidence_of(result)["proof"] == "not-sent"
@@ -1461,7 +1461,7 @@ def test_refusal_when_the_engine_is_asked_for_a_request_without_resolution_then_
 
         params = WriteParams(register="toy.R", value=1, key=KEY)
         with pytest.raises(DomainError) as raised:
-            understood(Request(AGENT, params, None, None, None, b"", None))
+            understood(Request(AGENT, params, None, None, None, b"", None, 0))
         assert raised.value.code is Code.INTERNAL
         assert isinstance(await lab.ask("describe"), Result)
 

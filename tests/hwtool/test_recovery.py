@@ -176,17 +176,17 @@ class Power:
             if crash.fifo:
                 chip.push("R", crash.fifo)
 
-            async def dying(intent: Intent, prepared: Prepared, clock: FakeClock) -> Finished:
+            async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Finished:
                 if crash.sent:
-                    await real_carry_out(intent, prepared, clock)
+                    await real_carry_out(intent, prepared, clock, alarms)
                 lab.disk_now("crashed")
                 raise RuntimeError("the power is gone")
 
-            self._patch.setattr("hwtool.keyed.carry_out", dying)
+            self._patch.setattr("hwtool.execution.carry_out", dying)
             lab.clock.held = True
             left = await lab.ask(crash.method, OPERATOR, **crash.request)
             assert left.effects == "unknown", left
-            self._patch.setattr("hwtool.keyed.carry_out", real_carry_out)
+            self._patch.setattr("hwtool.execution.carry_out", real_carry_out)
 
         play(life, board)
         for bus in buses.values():
@@ -302,12 +302,12 @@ def test_crash_when_it_was_approved_first_then_its_rules_come_from_the_granted_r
         lab.clock.advance(2)
         assert (await lab.operator("approval.approve", approval=pending.id, code=shown.approvals[0]["code"])).ok
 
-        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock) -> Finished:
-            await real_carry_out(intent, prepared, clock)
+        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Finished:
+            await real_carry_out(intent, prepared, clock, alarms)
             lab.disk_now("crashed")
             raise RuntimeError("the power is gone")
 
-        monkeypatch.setattr("hwtool.keyed.carry_out", dying)
+        monkeypatch.setattr("hwtool.execution.carry_out", dying)
         lab.clock.held = True
         await lab.ask("reg.write", **PUT)
 
@@ -406,7 +406,7 @@ def test_rules_when_the_operation_is_not_unknown_then_nothing_is_done(play: Play
 FIRST_LIFE = """
 import asyncio, os, sys
 from pathlib import Path
-import hwtool.keyed
+import hwtool.execution
 from hwtool.clock import Clock
 from hwtool.config import load_board
 from hwtool.dispatch import carry_out
@@ -414,15 +414,15 @@ from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool_sim.bus import SimBus
 
-async def dying(intent, prepared, clock):
+async def dying(intent, prepared, clock, alarms):
     if sys.argv[3] == "after":
-        await carry_out(intent, prepared, clock)
+        await carry_out(intent, prepared, clock, alarms)
     os._exit(7)
 
 async def life():
     SimBus.boot_evidence = lambda *_: "the same"
     engine = await Engine.start(load_board(Path(sys.argv[1])), Path(sys.argv[2]), Clock(), allow_unsafe=True)
-    hwtool.keyed.carry_out = dying
+    hwtool.execution.carry_out = dying
     caller = Caller(1000, "agent", "abc-", 0)
     await engine.call(caller, "reg.write", {"register": "toy.R", "value": 0x55, "key": "key-0000001"})
 

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from hwtool import dispatch, keyed
+from hwtool import dispatch, execution
 from hwtool.__main__ import main
 
 
@@ -22,7 +22,7 @@ def arm(point: str) -> None:
         async def carry_out(*_: Any) -> Any:
             die()
 
-        vars(keyed)["carry_out"] = carry_out
+        vars(execution)["carry_out"] = carry_out
     elif point == "after-dispatch":
         sent = dispatch.dispatch
 
@@ -32,13 +32,13 @@ def arm(point: str) -> None:
 
         vars(dispatch)["dispatch"] = dispatched
     elif point == "after-outcome":
-        recorded = keyed.KeyedOperations._record
+        recorded = execution.Execution._record
 
         async def record(*arguments: Any) -> Any:
             await recorded(*arguments)
             die()
 
-        setattr(keyed.KeyedOperations, "_record", record)  # noqa: B010  # a method put in its place
+        setattr(execution.Execution, "_record", record)  # noqa: B010  # a method put in its place
     else:
         raise SystemExit(f"no such point: {point}")
 

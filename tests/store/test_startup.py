@@ -50,7 +50,7 @@ def test_store_when_born_then_files_and_directory_are_the_owners_alone(directory
     store.start()
     do(store, ops.note, {})
     files = {path.name: mode(path) for path in (directory / "deeper").iterdir()}
-    assert set(files) == {FILE, f"{FILE}-wal", "anchor", "lock"}
+    assert set(files) == {FILE, f"{FILE}-wal", "anchor", "ballast", "lock"}
     assert set(files.values()) == {0o600}
     assert mode(directory / "deeper") == 0o700
     store.close()
@@ -120,7 +120,7 @@ def test_store_when_born_then_anchor_and_directory_are_synced_in_this_order(
     monkeypatch.setattr(os, "fsync", fsync)
     started(directory).close()
     assert synced == [str(directory / "anchor.new"), str(directory)]
-    assert {path.name for path in directory.iterdir()} == {FILE, "anchor", "lock"}
+    assert {path.name for path in directory.iterdir()} == {FILE, "anchor", "ballast", "lock"}
 
 
 def test_store_when_reopened_then_its_sequence_goes_on(directory: Path) -> None:

@@ -152,7 +152,7 @@ kind = "modbus-rtu"
 contract = "mcp23018"
 bus = "nobody"
 address = 300
-safe_state = []
+rtl_source = {}
 [[policy]]
 who = "*"
 """
@@ -162,7 +162,7 @@ def test_board_when_broken_then_every_fault_is_listed_and_nothing_started() -> N
     running = RunningDaemon(BROKEN_BOARD)
     done = command_line(running, *running.arguments())
     assert done.returncode == 2
-    for fault in ("colour", "buses.b.path", "mcp23017", "devices.d.bus", "safe_state", "policy"):
+    for fault in ("colour", "buses.b.path", "mcp23017", "devices.d.bus", "rtl_source", "policy"):
         assert fault in done.stderr
     assert done.stderr.count("not supported by this version") == 2
     assert not running.store.exists()

@@ -235,7 +235,7 @@ def test_discover_when_asked_then_the_document_names_what_the_daemon_answers(dae
             result = client.ask(method, {"surely": "unknown"})
             assert result["error"]["code"] in ("invalid_args", "denied")
         with pytest.raises(ProtocolError, match="no method"):
-            client.ask("sequence.run", {})
+            client.ask("bus.scan", {})
 
 
 def test_sockets_when_bound_then_their_modes_and_directory_are_closed_to_others(daemon: RunningDaemon) -> None:
