@@ -7,7 +7,7 @@ It never repeats an effect and never mints a key of its own: after a lost connec
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -298,6 +298,14 @@ class Client:
     def update(self, register: str, fields: Mapping[str, Any], *, key: str, **more: Any) -> dict[str, Any]:
         """Change fields of a register, once under this key."""
         return self.call("reg.update", register=register, fields=dict(fields), key=key, **more)
+
+    def sequence(self, steps: Sequence[Mapping[str, Any]], *, key: str, **more: Any) -> dict[str, Any]:
+        """Steps on one bus under one key, until the first that is not proven."""
+        return self.call("sequence.run", steps=[dict(step) for step in steps], key=key, **more)
+
+    def safe_state(self, device: str, *, key: str, **more: Any) -> dict[str, Any]:
+        """Write what the board lists as safe for a device, at once and past whatever holds it."""
+        return self.call("device.safe_state", device=device, key=key, **more)
 
     def plan(self, planned: str, **params: Any) -> list[dict[str, Any]]:
         """The exact transfers that a keyed request (`planned`: its method) would send."""

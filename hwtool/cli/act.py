@@ -1,8 +1,11 @@
-"""Verbs that touch devices, or ask what became of it: read, write, update, plan, op, wait."""
+"""Verbs that touch devices, or ask what became of it: read, write, update, sequence, safe-state, plan, op, wait."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -36,6 +39,7 @@ def _send(
     dry_run: bool,
     operator: bool,
     not_after: int | None,
+    show: Callable[[dict[str, Any]], None] | None = None,
 ) -> NoReturn:
     """Send a keyed request; the key is printed before."""
     used = minted(key)
@@ -46,7 +50,7 @@ def _send(
         error = result.get("error") or {}
         if error.get("code") == "not_found" and "field" in error.get("hint", "") and method == "reg.write":
             usage(f"{error['message']}; {error['hint']}: hwtool update {params.get('register')}=…")
-        finish(result, as_json, _transfers if dry_run else None)
+        finish(result, as_json, show or (_transfers if dry_run else None))
 
 
 def _transfers(result: dict[str, Any]) -> None:
@@ -141,6 +145,50 @@ def _update_params(assignments: tuple[str, ...]) -> dict[str, Any]:
     return {"register": registers.pop(), "fields": fields}
 
 
+def _steps(file: str) -> dict[str, Any]:
+    """What a file of steps says: TOML with [[steps]], or JSON with "steps"; `-` is JSON on the standard input."""
+    import tomllib  # here: the everyday verbs start faster without it
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        told = json.loads(text) if file == "-" or file.endswith(".json") else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        usage(f"{file} cannot be read as steps: {error}")
+    if not isinstance(told, dict) or set(told) != {"steps"} or not isinstance(told["steps"], list):
+        usage(f"{file} holds no steps: [[steps]] tables (TOML), or an object with the one member steps (JSON)")
+    return told
+
+
+def _sequence(result: dict[str, Any]) -> None:
+    if result.get("transfers") is not None:
+        _transfers(result)
+        return
+    for step in (result.get("evidence") or {}).get("steps", []):
+        how = f"{step['verdict']}, effects {step['effects']}: " if step.get("verdict") else ""
+        click.echo(f"  step {step['step']} {step['do']}: {how}{step['summary']}")
+    click.echo(f"{result['verdict']}: {result['summary']} (operation {result['id']}, effects {result['effects']})")
+
+
+@click.command()
+@click.argument("file")
+@keyed_options
+@socket_option
+@json_option
+def sequence(file: str, socket_: str | None, as_json: bool, **options: Any) -> None:
+    """Run the steps of FILE under one key, until the first that is not proven."""
+    _send("sequence.run", _steps(file), socket_, as_json, show=_sequence, **options)
+
+
+@click.command("safe-state")
+@click.argument("device")
+@keyed_options
+@socket_option
+@json_option
+def safe_state(device: str, socket_: str | None, as_json: bool, **options: Any) -> None:
+    """Write what the board lists as safe for DEVICE, at once and past whatever holds it."""
+    _send("device.safe_state", {"device": device}, socket_, as_json, **options)
+
+
 @click.command()
 @click.argument("verb", type=click.Choice(["read", "write", "update"]))
 @click.argument("words", nargs=-1, required=True)
@@ -169,9 +217,11 @@ def _op(result: dict[str, Any]) -> None:
         return
     by = f" by {told['verdict_by']}" if told["verdict_by"] else ""
     click.echo(f"operation {told['id']}: {told['state']} {told['verdict'] or ''}{by}".rstrip())
-    click.echo(
-        f"  {told['kind']} {told['device']}.{', '.join(told['registers'])} of {told['principal']}, key {told['key']}"
-    )
+    what = ", ".join(told["devices"]) if told.get("devices") else f"{told['device']}.{', '.join(told['registers'])}"
+    parent = f", a step of operation {told['parent']}" if told.get("parent") else ""
+    click.echo(f"  {told['kind']} {what} of {told['principal']}, key {told['key']}{parent}")
+    for step in told.get("steps", []):
+        click.echo(f"  step {step['step']}: operation {step['id']} {step['state']} {step['verdict'] or ''}".rstrip())
     click.echo(f"  effects {result['effects']}: {result['summary']}")
     if told.get("needs_person"):
         click.echo(f"  needs a person: {told['needs_person']}")

@@ -22,6 +22,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "write": ("hwtool.cli.act", "write"),
     "update": ("hwtool.cli.act", "update"),
     "plan": ("hwtool.cli.act", "plan"),
+    "sequence": ("hwtool.cli.act", "sequence"),
+    "safe-state": ("hwtool.cli.act", "safe_state"),
     "op": ("hwtool.cli.act", "op"),
     "wait": ("hwtool.cli.act", "wait"),
     "settle": ("hwtool.cli.operate", "settle"),
@@ -30,6 +32,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "approvals": ("hwtool.cli.operate", "approvals"),
     "approve": ("hwtool.cli.operate", "approve"),
     "deny": ("hwtool.cli.operate", "deny"),
+    "freeze": ("hwtool.cli.operate", "freeze"),
+    "thaw": ("hwtool.cli.operate", "thaw"),
 }
 
 

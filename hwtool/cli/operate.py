@@ -1,4 +1,4 @@
-"""Verbs of operators: settle, hold, release, approvals, approve, deny; all on the operator's socket."""
+"""Verbs of operators: settle, hold, release, approvals, approve, deny, freeze, thaw; all on the operator's socket."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def approvals(socket_: str | None, as_json: bool) -> None:
     """List the requests that wait for a person."""
 
     def show(result: dict[str, Any]) -> None:
-        columns = ["approval", "device", "registers", "kind", "requester", "approved_by", "reason_in_requesters_words"]
+        columns = ["approval", "what", "kind", "requester", "approved_by", "reason_in_requesters_words"]
         table(result["approvals"], columns)
 
     with link(socket_, "operator") as client:
@@ -64,13 +64,15 @@ def approvals(socket_: str | None, as_json: bool) -> None:
 
 def _screen(screen: dict[str, Any]) -> None:
     """What a request would do, for the person who decides."""
-    click.echo(f"request {screen['approval']} of {screen['requester']}: {screen['kind']} on {screen['device']}")
+    click.echo(f"request {screen['approval']} of {screen['requester']}: {screen['kind']} of {screen['what']}")
     reason = screen["reason_in_requesters_words"]
     click.echo(f"  their reason, in their words: {reason if reason is not None else '(none given)'}")
     click.echo(f"  asks for approval because: {'; '.join(screen['why'])}")
     if screen["changes"] == "redacted":
         click.echo("  values and transfers: redacted")
         return
+    for step in screen.get("steps", []):
+        click.echo(f"  step {step['step']}: {step['do']} {step['device']}.{', '.join(step['registers'])}")
     for change in screen["changes"]:
         click.echo(f"  {change['register']}: {change['before'] or '?'} -> {change['after']}")
         for name, field in change["fields"].items():
@@ -82,6 +84,8 @@ def _screen(screen: dict[str, Any]) -> None:
         click.echo("  reads before: " + ", ".join(screen["implied_reads"]))
     if screen["untouched"]:
         click.echo("  leaves alone: " + ", ".join(screen["untouched"]))
+    for warning in screen["warnings"]:
+        click.echo(f"  warning: {warning}")
 
 
 @click.command()
@@ -121,3 +125,23 @@ def deny(number: int, reason: str, socket_: str | None, as_json: bool) -> None:
     """Deny request NUMBER with a reason."""
     with link(socket_, "operator") as client:
         finish(client.ask("approval.deny", {"approval": number, "reason": reason}), as_json)
+
+
+@click.command()
+@click.option("--reason", help="Why; it goes into the record.")
+@socket_option
+@json_option
+def freeze(reason: str | None, socket_: str | None, as_json: bool) -> None:
+    """Refuse every effectful request but safe states, over restarts too; clean reads go on."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("daemon.freeze", {} if reason is None else {"reason": reason}), as_json)
+
+
+@click.command()
+@click.option("--reason", help="Why; it goes into the record.")
+@socket_option
+@json_option
+def thaw(reason: str | None, socket_: str | None, as_json: bool) -> None:
+    """End a freeze."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("daemon.thaw", {} if reason is None else {"reason": reason}), as_json)
