@@ -11,27 +11,25 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from hwtool import catalogue, reading
-from hwtool.answers import answer_of_row
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
-from hwtool.clock import Clock, rfc3339
+from hwtool.clock import Clock
 from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
 from hwtool.execution import Execution
 from hwtool.generation import refresh_boot
-from hwtool.journal import entry
+from hwtool.history import History
 from hwtool.keyed import KeyedOperations
-from hwtool.outcome import NeedsPerson, Verdict
-from hwtool.pending import expire_unanswered
+from hwtool.operators import Operators, settled_by
+from hwtool.outcome import NeedsPerson
 from hwtool.policy import Caller
-from hwtool.recovery import NoteOf, Settlement, orphans, run_rules, settle
-from hwtool.resolve import find_device
-from hwtool.results import failed, in_progress
+from hwtool.recovery import orphans, run_rules
+from hwtool.results import failed
 from hwtool.state import Daemon
 from hwtool.worker import BusWorker
 from hwtool_contracts.errors import Code, DomainError
@@ -58,16 +56,14 @@ from hwtool_contracts.messages import (
     UpdateParams,
     WriteParams,
 )
-from hwtool_store import audit, operations
-from hwtool_store.database import Connection, Start, Store, frozen, open_store, set_frozen, set_meta_once
+from hwtool_store import operations
+from hwtool_store.database import Start, Store, frozen, open_store, set_meta_once
 from hwtool_store.faults import StoreRefused, StoreRule
-from hwtool_store.operations import OpRow, Tombstone
+from hwtool_store.operations import OpRow
 
 log = logging.getLogger(__name__)
 PLAN_KEY = "rehearsal-only"
 START_PATIENCE_LIFETIMES = 2
-READ_VERDICTS = ("not_applied", "partial", "lost", "abandoned")
-SETTLED_EFFECTS = {"applied": "applied", "satisfied": "none", "not_applied": "none", "partial": "applied"}
 
 
 class Engine:
@@ -77,6 +73,8 @@ class Engine:
         self.daemon = daemon
         self._keyed = KeyedOperations(daemon, Execution(daemon, self._unknown, self._try_at_the_head))
         self._approvals = Approvals(daemon)
+        self._history = History(daemon, self._keyed, self._try)
+        self._operators = Operators(daemon, self._history)
         self._rules: set[asyncio.Task[None]] = set()
         for worker in daemon.workers.values():
             sitting = [d for d in daemon.devices.values() if d.worker is worker]
@@ -180,11 +178,11 @@ class Engine:
             case PlanParams():
                 return await self._plan(caller, params)
             case OpGetParams():
-                return await self._op_get(caller, params)
+                return await self._history.op_get(caller, params)
             case OpWaitParams():
-                return await self._op_wait(caller, params)
+                return await self._history.op_wait(caller, params)
             case JournalParams():
-                return await self._journal(caller, params)
+                return await self._history.journal(caller, params)
             case ApprovalParams(approval):
                 return await self._approvals.shown(approval)
             case ApproveParams(approval, code):
@@ -192,13 +190,13 @@ class Engine:
             case DenyParams(approval, reason):
                 return await self._approvals.deny(caller, approval, reason)
             case SettleParams():
-                return await self._settle(caller, params)
+                return await self._operators.settle(caller, params)
             case HoldParams() if method == "device.hold":
-                return await self._hold(caller, params)
+                return await self._operators.hold(caller, params)
             case HoldParams():
-                return await self._release(caller, params)
+                return await self._operators.release(caller, params)
             case ReasonParams():
-                return await self._freeze(caller, params, method == "daemon.freeze")
+                return await self._operators.freeze(caller, params, method == "daemon.freeze")
             case _ if method == "device.list":
                 return catalogue.devices(daemon)
             case _ if method == "approval.list":
@@ -222,197 +220,6 @@ class Engine:
         if result.key == PLAN_KEY:
             result.key = None
         return result
-
-    async def _row(self, caller: Caller, op_id: int | None, key: str | None) -> OpRow:
-        def job(conn: Any) -> OpRow | Tombstone | None:
-            if key is not None:
-                return operations.find(conn, caller.principal, key)
-            return operations.get(conn, op_id or 0)
-
-        found = await self.daemon.ask(job)
-        wanted = key if key is not None else str(op_id)
-        if isinstance(found, Tombstone):
-            message = f"key {key} was used; its record has been pruned (verdict {found.verdict})"
-            raise DomainError(Code.KEY_EXPIRED, message, key=key, verdict=found.verdict)
-        if found is None:
-            hint = "nothing of this name was ever sent; look at the journal (journal.read)"
-            message = f"no operation {wanted}: never sent"
-            raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=wanted, suggestions=[])
-        if found.state == "PENDING" and await expire_unanswered(self.daemon):
-            return await self._row(caller, found.op_id, None)
-        return found
-
-    async def _op_get(self, caller: Caller, params: OpGetParams) -> Result:
-        at_work = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
-        try:
-            row = await self._row(caller, params.id, params.key)
-        except DomainError as error:
-            if at_work is None or error.code is not Code.NOT_FOUND or params.key is None:
-                raise
-            return self.daemon.dressed(in_progress(params.key, None))  # it has no row yet, and will have one
-        person = None
-        if params.verify and row.state == "UNKNOWN":
-            person = await self._try(row.op_id)
-            row = await self._row(caller, row.op_id, None)
-        return await self._op_result(caller, row, person)
-
-    async def _op_result(self, caller: Caller, row: OpRow, person: NeedsPerson | None) -> Result:
-        device = self.daemon.device_at(row.locus)
-        mine = row.principal == caller.principal or caller.role == "operator"
-        result = answer_of_row(row, caller)
-        if not mine:
-            result.values = result.evidence = None
-            result.summary = f"operation {row.op_id} of another caller"
-            if result.error is not None:
-                result.error = {**result.error, "message": result.summary, "evidence": None}
-        shown: dict[str, Any] = {
-            "id": row.op_id,
-            "key": row.key if mine else None,
-            "principal": row.principal,
-            "device": row.request["device"],
-            "registers": row.request["registers"],
-            "kind": row.kind,
-            "state": row.state,
-            "verdict": row.verdict,
-            "verdict_by": row.verdict_by,
-            "created": rfc3339(row.created_ns),
-            "intent": None if row.intent_ns is None else rfc3339(row.intent_ns),
-            "done": None if row.done_ns is None else rfc3339(row.done_ns),
-            "needs_person": None if person is None else person.why,
-            "parent": row.parent_op,
-        }
-        if row.kind == "sequence":
-            steps = await self.daemon.ask(lambda conn: operations.children(conn, row.op_id))
-            shown["devices"] = row.request["devices"]
-            shown["steps"] = [
-                {"step": operations.step_number(s), "id": s.op_id, "state": s.state, "verdict": s.verdict}
-                for s in steps
-            ]
-        result.key = shown["key"]
-        result.op = shown
-        result.replayed = False  # it was asked what became of it, not to do it again
-        result.warnings = [w for w in result.warnings if not w.startswith("replayed_from_earlier")]
-        return self.daemon.dressed(result, device)
-
-    async def _op_wait(self, caller: Caller, params: OpWaitParams) -> Result:
-        deadline_s = self.daemon.clock.monotonic_s() + params.wait_ms / 1000
-        task = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
-        if task is not None:
-            await asyncio.wait({task}, timeout=params.wait_ms / 1000)
-        while True:
-            changed = self.daemon.changed
-            row = await self._row(caller, params.id, params.key)
-            rest_s = deadline_s - self.daemon.clock.monotonic_s()
-            if row.state in ("DONE", "UNKNOWN") or rest_s <= 0:
-                return await self._op_result(caller, row, None)
-            try:
-                async with asyncio.timeout(rest_s):
-                    await changed.wait()
-            except TimeoutError:
-                continue
-
-    async def _journal(self, caller: Caller, params: JournalParams) -> Result:
-        after = catalogue.cursor_of(params.cursor) if params.cursor is not None else params.since
-        device = params.device
-        if device is not None:
-            device = find_device(self.daemon.devices, device).name
-        if after is None:
-            rows = await self.daemon.ask(lambda conn: audit.newest(conn, params.limit, device))
-        else:
-            rows = await self.daemon.ask(lambda conn: audit.page(conn, after, params.limit, device))
-        operator = caller.role == "operator"
-        shown = [entry(r, caller.principal, operator=operator) for r in rows]
-        result = Result(status="done", ok=True, effects="none", summary=f"{len(shown)} entries")
-        result.entries = shown
-        result.cursor = str(rows[-1].seq) if after is not None and len(rows) == params.limit else None
-        return self.daemon.dressed(result)
-
-    async def _settle(self, caller: Caller, params: SettleParams) -> Result:
-        row = await self._row(caller, params.id, None)
-        if row.kind == "sequence":
-            message = f"operation {row.op_id} is the header of a sequence: it ends when its last begun step is settled"
-            hint = f"settle the step that is unknown: hwtool op {row.op_id} names it"
-            raise DomainError(Code.REFUSED, message, hint=hint, rule="sequence_header", register=None, field=None)
-        if row.state != "UNKNOWN":
-            message = f"operation {row.op_id} is {row.state}, not UNKNOWN: there is nothing to settle"
-            raise DomainError(Code.REFUSED, message, rule="not_unknown", register=row.request["device"], field=None)
-        if row.kind == "read" and params.verdict not in READ_VERDICTS:
-            message = f"operation {row.op_id} is a read without its value: it cannot be {params.verdict}"
-            hint = f"one of {', '.join(READ_VERDICTS)}"
-            raise DomainError(
-                Code.REFUSED, message, hint=hint, rule="verdict_of_read", register=row.request["device"], field=None
-            )
-        effects: Any = SETTLED_EFFECTS.get(params.verdict, "unknown")
-        verdict = Verdict(params.verdict, effects, f"settled by {caller.principal}: {params.reason}")
-        try:
-            ended = await settle(self.daemon, row, verdict, "human", self._settled_by(caller, params.reason))
-        except StoreRule as error:
-            raise DomainError(
-                Code.REFUSED,
-                f"operation {row.op_id} was settled meanwhile",
-                rule="not_unknown",
-                register=row.request["device"],
-                field=None,
-            ) from error
-        summary = f"operation {row.op_id} settled as {params.verdict}: {ended.why}"
-        result = Result(status="done", ok=True, effects="none", id=row.op_id, verdict=params.verdict, summary=summary)
-        return self.daemon.dressed(result, self.daemon.device_at(row.locus))
-
-    async def _hold(self, caller: Caller, params: HoldParams) -> Result:
-        daemon = self.daemon
-        device = find_device(daemon.devices, params.device)
-        now_ns = daemon.clock.wall_ns()
-        body = daemon.body("hold", caller, None, device=device.name, reason=params.reason)
-        why = body["reason"]
-        await daemon.ask(lambda conn: operations.put_hold(conn, device.locus, caller.principal, why, now_ns, body))
-        device.put_hold(caller.principal, why, now_ns)
-        summary = f"{device.name} is held; clean reads go on"
-        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
-
-    async def _freeze(self, caller: Caller, params: ReasonParams, frozen: bool) -> Result:
-        daemon = self.daemon
-        body = daemon.body("freeze" if frozen else "thaw", caller, None, reason=params.reason)
-
-        def job(conn: Connection) -> None:
-            set_frozen(conn, frozen)
-            operations.note(conn, body)
-
-        await daemon.ask(job)
-        daemon.frozen = frozen
-        summary = "frozen: no effectful request but device.safe_state, until thawed" if frozen else "not frozen"
-        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
-
-    async def _release(self, caller: Caller, params: HoldParams) -> Result:
-        daemon = self.daemon
-        device = find_device(daemon.devices, params.device)
-        held = device.held()
-        if device.unknown_op is not None and held is not None:
-            raise held
-        if held is not None:
-            body = daemon.body("release", caller, None, device=device.name, reason=params.reason)
-            await daemon.ask(lambda conn: operations.take_hold(conn, device.locus, body))
-            device.hold = None
-        summary = f"{device.name} is free" if held is not None else f"{device.name} was not held"
-        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
-
-    def _settled_by(self, caller: Caller | None, reason: str | None) -> NoteOf:
-        def body(row: OpRow, ended: Settlement, by: Literal["rule", "human"]) -> dict[str, Any]:
-            sensitive = row.request["sensitive"]
-            return self.daemon.body(
-                "settled",
-                caller if by == "human" else None,
-                None,
-                device=row.request["device"],
-                key=row.key,
-                of=row.principal,
-                verdict=ended.verdict,
-                effects=ended.result.effects,
-                by="rule" if by == "rule" else "person",
-                summary="redacted" if sensitive else ended.why,
-                reason=reason if by == "human" else None,
-            )
-
-        return body
 
     def _unknown(self, device: Device) -> None:
         """An outcome has become unknown: its bus is quarantined, and rules run when it may be used again."""
@@ -439,7 +246,7 @@ class Engine:
 
     async def _try(self, op_id: int, *, at_the_head: bool = False) -> NeedsPerson | None:
         try:
-            return await run_rules(self.daemon, op_id, self._settled_by(None, None), at_the_head=at_the_head)
+            return await run_rules(self.daemon, op_id, settled_by(self.daemon, None, None), at_the_head=at_the_head)
         except DomainError as error:
             return NeedsPerson(error.message)
         except StoreRule:

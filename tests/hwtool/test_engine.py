@@ -446,7 +446,7 @@ def test_settlement_when_a_rule_was_faster_than_the_person_then_refused(
         lab.fault(FaultKind.REPLY_LOST)
         unknown = await lab.ask("reg.write", register="toy.W", value=1, key=KEY)
         await lab.rules_ran()
-        monkeypatch.setattr("hwtool.engine.settle", beaten)
+        monkeypatch.setattr("hwtool.operators.settle", beaten)
         late = await lab.operator("op.settle", id=unknown.id, verdict="abandoned", reason="x")
         assert (code_of(late), error_of(late)["rule"]) == ("refused", "not_unknown")
         assert (await lab.row()).verdict_by == "rule"

@@ -1,0 +1,151 @@
+"""What became of operations: op.get, op.wait, journal.read; a device is touched only by the rules of a row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hwtool import catalogue
+from hwtool.answers import answer_of_row
+from hwtool.clock import rfc3339
+from hwtool.journal import entry
+from hwtool.keyed import KeyedOperations
+from hwtool.outcome import NeedsPerson
+from hwtool.pending import expire_unanswered
+from hwtool.policy import Caller
+from hwtool.resolve import find_device
+from hwtool.results import in_progress
+from hwtool.state import Daemon
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import JournalParams, OpGetParams, OpWaitParams, Result
+from hwtool_store import audit, operations
+from hwtool_store.operations import OpRow, Tombstone
+
+
+class History:
+    """Looks into the record.
+
+    Args:
+        try_rules: tries the rules on an unknown operation; answers why a person is needed, None if it is settled.
+    """
+
+    def __init__(
+        self, daemon: Daemon, keyed: KeyedOperations, try_rules: Callable[[int], Awaitable[NeedsPerson | None]]
+    ) -> None:
+        self.daemon = daemon
+        self._keyed = keyed
+        self._try_rules = try_rules
+
+    async def row(self, caller: Caller, op_id: int | None, key: str | None) -> OpRow:
+        """The row of an operation, by number or by the caller's key.
+
+        Raises:
+            DomainError: not_found, or key_expired.
+        """
+
+        def job(conn: Any) -> OpRow | Tombstone | None:
+            if key is not None:
+                return operations.find(conn, caller.principal, key)
+            return operations.get(conn, op_id or 0)
+
+        found = await self.daemon.ask(job)
+        wanted = key if key is not None else str(op_id)
+        if isinstance(found, Tombstone):
+            message = f"key {key} was used; its record has been pruned (verdict {found.verdict})"
+            raise DomainError(Code.KEY_EXPIRED, message, key=key, verdict=found.verdict)
+        if found is None:
+            hint = "nothing of this name was ever sent; look at the journal (journal.read)"
+            message = f"no operation {wanted}: never sent"
+            raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=wanted, suggestions=[])
+        if found.state == "PENDING" and await expire_unanswered(self.daemon):
+            return await self.row(caller, found.op_id, None)
+        return found
+
+    async def op_get(self, caller: Caller, params: OpGetParams) -> Result:
+        """An operation as it is now; with `verify`, after its rules were tried."""
+        at_work = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
+        try:
+            row = await self.row(caller, params.id, params.key)
+        except DomainError as error:
+            if at_work is None or error.code is not Code.NOT_FOUND or params.key is None:
+                raise
+            return self.daemon.dressed(in_progress(params.key, None))  # it has no row yet, and will have one
+        person = None
+        if params.verify and row.state == "UNKNOWN":
+            person = await self._try_rules(row.op_id)
+            row = await self.row(caller, row.op_id, None)
+        return await self._op_result(caller, row, person)
+
+    async def _op_result(self, caller: Caller, row: OpRow, person: NeedsPerson | None) -> Result:
+        device = self.daemon.device_at(row.locus)
+        mine = row.principal == caller.principal or caller.role == "operator"
+        result = answer_of_row(row, caller)
+        if not mine:
+            result.values = result.evidence = None
+            result.summary = f"operation {row.op_id} of another caller"
+            if result.error is not None:
+                result.error = {**result.error, "message": result.summary, "evidence": None}
+        shown: dict[str, Any] = {
+            "id": row.op_id,
+            "key": row.key if mine else None,
+            "principal": row.principal,
+            "device": row.request["device"],
+            "registers": row.request["registers"],
+            "kind": row.kind,
+            "state": row.state,
+            "verdict": row.verdict,
+            "verdict_by": row.verdict_by,
+            "created": rfc3339(row.created_ns),
+            "intent": None if row.intent_ns is None else rfc3339(row.intent_ns),
+            "done": None if row.done_ns is None else rfc3339(row.done_ns),
+            "needs_person": None if person is None else person.why,
+            "parent": row.parent_op,
+        }
+        if row.kind == "sequence":
+            steps = await self.daemon.ask(lambda conn: operations.children(conn, row.op_id))
+            shown["devices"] = row.request["devices"]
+            shown["steps"] = [
+                {"step": operations.step_number(s), "id": s.op_id, "state": s.state, "verdict": s.verdict}
+                for s in steps
+            ]
+        result.key = shown["key"]
+        result.op = shown
+        result.replayed = False  # it was asked what became of it, not to do it again
+        result.warnings = [w for w in result.warnings if not w.startswith("replayed_from_earlier")]
+        return self.daemon.dressed(result, device)
+
+    async def op_wait(self, caller: Caller, params: OpWaitParams) -> Result:
+        """An operation when it has ended or become unknown, or when the time is over."""
+        deadline_s = self.daemon.clock.monotonic_s() + params.wait_ms / 1000
+        task = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
+        if task is not None:
+            await asyncio.wait({task}, timeout=params.wait_ms / 1000)
+        while True:
+            changed = self.daemon.changed
+            row = await self.row(caller, params.id, params.key)
+            rest_s = deadline_s - self.daemon.clock.monotonic_s()
+            if row.state in ("DONE", "UNKNOWN") or rest_s <= 0:
+                return await self._op_result(caller, row, None)
+            try:
+                async with asyncio.timeout(rest_s):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    async def journal(self, caller: Caller, params: JournalParams) -> Result:
+        """A page of the audit chain, as this caller may see it."""
+        after = catalogue.cursor_of(params.cursor) if params.cursor is not None else params.since
+        device = params.device
+        if device is not None:
+            device = find_device(self.daemon.devices, device).name
+        if after is None:
+            rows = await self.daemon.ask(lambda conn: audit.newest(conn, params.limit, device))
+        else:
+            rows = await self.daemon.ask(lambda conn: audit.page(conn, after, params.limit, device))
+        operator = caller.role == "operator"
+        shown = [entry(r, caller.principal, operator=operator) for r in rows]
+        result = Result(status="done", ok=True, effects="none", summary=f"{len(shown)} entries")
+        result.entries = shown
+        result.cursor = str(rows[-1].seq) if after is not None and len(rows) == params.limit else None
+        return self.daemon.dressed(result)

@@ -1,0 +1,131 @@
+"""What operators decide: settling, holds, freezes; each with who and why in the record."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from hwtool.history import History
+from hwtool.outcome import Verdict
+from hwtool.policy import Caller
+from hwtool.recovery import NoteOf, Settlement, settle
+from hwtool.resolve import find_device
+from hwtool.state import Daemon
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import HoldParams, ReasonParams, Result, SettleParams
+from hwtool_store import operations
+from hwtool_store.database import Connection, set_frozen
+from hwtool_store.faults import StoreRule
+from hwtool_store.operations import OpRow
+
+READ_VERDICTS: Final = ("not_applied", "partial", "lost", "abandoned")
+SETTLED_EFFECTS: Final = {"applied": "applied", "satisfied": "none", "not_applied": "none", "partial": "applied"}
+
+
+class Operators:
+    """The decisions of people."""
+
+    def __init__(self, daemon: Daemon, history: History) -> None:
+        self.daemon = daemon
+        self._history = history
+
+    async def settle(self, caller: Caller, params: SettleParams) -> Result:
+        """End an unknown operation with a person's verdict.
+
+        Raises:
+            DomainError: refused; it is not unknown, or this verdict cannot be.
+        """
+        row = await self._history.row(caller, params.id, None)
+        if row.kind == "sequence":
+            message = f"operation {row.op_id} is the header of a sequence: it ends when its last begun step is settled"
+            hint = f"settle the step that is unknown: hwtool op {row.op_id} names it"
+            raise DomainError(Code.REFUSED, message, hint=hint, rule="sequence_header", register=None, field=None)
+        if row.state != "UNKNOWN":
+            message = f"operation {row.op_id} is {row.state}, not UNKNOWN: there is nothing to settle"
+            raise DomainError(Code.REFUSED, message, rule="not_unknown", register=row.request["device"], field=None)
+        if row.kind == "read" and params.verdict not in READ_VERDICTS:
+            message = f"operation {row.op_id} is a read without its value: it cannot be {params.verdict}"
+            hint = f"one of {', '.join(READ_VERDICTS)}"
+            raise DomainError(
+                Code.REFUSED, message, hint=hint, rule="verdict_of_read", register=row.request["device"], field=None
+            )
+        effects: Any = SETTLED_EFFECTS.get(params.verdict, "unknown")
+        verdict = Verdict(params.verdict, effects, f"settled by {caller.principal}: {params.reason}")
+        try:
+            ended = await settle(self.daemon, row, verdict, "human", settled_by(self.daemon, caller, params.reason))
+        except StoreRule as error:
+            raise DomainError(
+                Code.REFUSED,
+                f"operation {row.op_id} was settled meanwhile",
+                rule="not_unknown",
+                register=row.request["device"],
+                field=None,
+            ) from error
+        summary = f"operation {row.op_id} settled as {params.verdict}: {ended.why}"
+        result = Result(status="done", ok=True, effects="none", id=row.op_id, verdict=params.verdict, summary=summary)
+        return self.daemon.dressed(result, self.daemon.device_at(row.locus))
+
+    async def hold(self, caller: Caller, params: HoldParams) -> Result:
+        """Stop effectful requests to a device."""
+        daemon = self.daemon
+        device = find_device(daemon.devices, params.device)
+        now_ns = daemon.clock.wall_ns()
+        body = daemon.body("hold", caller, None, device=device.name, reason=params.reason)
+        why = body["reason"]
+        await daemon.ask(lambda conn: operations.put_hold(conn, device.locus, caller.principal, why, now_ns, body))
+        device.put_hold(caller.principal, why, now_ns)
+        summary = f"{device.name} is held; clean reads go on"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
+
+    async def freeze(self, caller: Caller, params: ReasonParams, frozen: bool) -> Result:
+        """Stop effectful requests to every device, or end that; kept over restarts."""
+        daemon = self.daemon
+        body = daemon.body("freeze" if frozen else "thaw", caller, None, reason=params.reason)
+
+        def job(conn: Connection) -> None:
+            set_frozen(conn, frozen)
+            operations.note(conn, body)
+
+        await daemon.ask(job)
+        daemon.frozen = frozen
+        summary = "frozen: no effectful request but device.safe_state, until thawed" if frozen else "not frozen"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
+
+    async def release(self, caller: Caller, params: HoldParams) -> Result:
+        """Take a person's hold off a device.
+
+        Raises:
+            DomainError: held; an operation of it is unknown.
+        """
+        daemon = self.daemon
+        device = find_device(daemon.devices, params.device)
+        held = device.held()
+        if device.unknown_op is not None and held is not None:
+            raise held
+        if held is not None:
+            body = daemon.body("release", caller, None, device=device.name, reason=params.reason)
+            await daemon.ask(lambda conn: operations.take_hold(conn, device.locus, body))
+            device.hold = None
+        summary = f"{device.name} is free" if held is not None else f"{device.name} was not held"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
+
+
+def settled_by(daemon: Daemon, caller: Caller | None, reason: str | None) -> NoteOf:
+    """The audit row of a settlement, by a person or (no caller) by rule."""
+
+    def body(row: OpRow, ended: Settlement, by: Literal["rule", "human"]) -> dict[str, Any]:
+        sensitive = row.request["sensitive"]
+        return daemon.body(
+            "settled",
+            caller if by == "human" else None,
+            None,
+            device=row.request["device"],
+            key=row.key,
+            of=row.principal,
+            verdict=ended.verdict,
+            effects=ended.result.effects,
+            by="rule" if by == "rule" else "person",
+            summary="redacted" if sensitive else ended.why,
+            reason=reason if by == "human" else None,
+        )
+
+    return body
