@@ -30,7 +30,7 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
             if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
                 raise OSError(f"the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
             chips = {d.address: d.contract_name for d in devices} if spec.process else None
-            remote = RemoteSimBus(path, chips)
+            remote = RemoteSimBus(path, spec.name, chips)
             remote.open()
             return remote
         case "sim":
