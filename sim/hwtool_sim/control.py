@@ -7,7 +7,7 @@ hand of the outside world: none of them is a transfer, and none is counted as an
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -203,12 +203,11 @@ def _act(bench: Bench, control: Control) -> dict[str, Any]:
     return {"done": True}
 
 
-def _of_buses(bench: Bench, bus: str | None, of: Any) -> dict[str, Any]:
+def _of_buses(bench: Bench, bus: str | None, of: Callable[[SimBus], dict[str, Any]]) -> dict[str, Any]:
     """By bus where there are several and none is named, else of the one meant."""
     if bus is None and len(bench.buses) != 1:
         return {name: of(one) for name, one in bench.buses.items()}
-    shown: dict[str, Any] = of(bench.buses[bench.name_of(bus)])
-    return shown
+    return of(bench.buses[bench.name_of(bus)])
 
 
 def counts_of(bus: SimBus) -> dict[str, dict[str, int]]:

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import os
 import pty
+import secrets
 import select
 import socket
 import threading
@@ -111,15 +112,14 @@ class RtuLine:
         finally:
             os.close(near)
         os.set_blocking(far, False)
+        self._epoll.register(far, select.EPOLLIN | select.EPOLLET)
+        self._epoll.poll(0)  # it begins hung up: that is no news, and nobody can have opened it yet
         try:
             self._link(name)
         except OSError:
             os.close(far)
             raise
-        self._far, self._name, self._begun = far, name, b""
-        self._owed.clear()
-        self._epoll.register(far, select.EPOLLIN | select.EPOLLET)
-        self._epoll.poll(0)  # it begins hung up, since nobody has opened it: that is no news
+        self._far, self._name = far, name
 
     def _disconnect(self) -> None:
         if self._far is None:
@@ -152,15 +152,14 @@ class RtuLine:
         raise OSError(errno.EEXIST, f"{self.path} exists and is no link left behind by a simulator")
 
     def _link(self, name: str) -> None:
-        fresh = f"{self.path}.new"
-        Path(fresh).unlink(missing_ok=True)
-        Path(fresh).symlink_to(name)
+        fresh = Path(f"{self.path}.{secrets.token_hex(4)}")
+        fresh.symlink_to(name)
         if self._held is not None:
             self._held.seek(0)
             self._held.truncate()
             self._held.write(name.encode())
             self._held.flush()
-        Path(fresh).replace(self.path)
+        fresh.replace(self.path)
 
     def _run(self) -> None:
         while not self._stopping:

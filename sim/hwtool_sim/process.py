@@ -108,6 +108,8 @@ class SimServer(socketserver.ThreadingUnixStreamServer):
         bus = self.bench.buses[name]
         if name in self.bench.lines:
             raise ValueError(f"bus {name} is served at {self.bench.lines[name].path}, not here")
+        if asked == "join":
+            return {"joined": name}
         with self._turns[name]:
             if asked == "transfer":
                 transfer = from_object(request["transfer"])
@@ -118,8 +120,6 @@ class SimServer(socketserver.ThreadingUnixStreamServer):
             with self.bench.lock:
                 if asked == "boot_evidence":
                     return {"nonce": bus.boot_evidence(request["boot_evidence"])}
-                if asked == "join":
-                    return {"joined": name}
                 if bus.plugged:
                     bus.quiesce(bus.clock())
                 return {"quiet": bus.plugged}

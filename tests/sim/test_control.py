@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Reg
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
 from hwtool_sim.control import NAMES, Bench, Control
-from hwtool_sim.faults import FaultKind
+from hwtool_sim.faults import EVENTS, FaultKind
 from hwtool_sim.process import SimServer
 from tests.sim.test_bus import NEEDED, SPOILT
 
@@ -189,3 +191,12 @@ def test_hang_when_one_bus_hangs_then_the_others_and_the_controls_go_on(two: Two
     assert two.ask(bus="left", transfer=WRITE)["answer"] == "confirmed"
     counts = {"counts": {"0x20": {"OLATA.write": 1}, "0x48": {}}, "transfers": 1}
     assert seen == [{"slept": 3.0}, {"answer": "confirmed", "data": "00"}, counts]
+
+
+def test_manual_when_read_then_it_has_every_control_and_every_fault_and_no_other() -> None:
+    manual = (Path(__file__).parent.parent.parent / "docs" / "simulator.md").read_text(encoding="utf-8")
+    controls, faults = manual.split("## Faults")
+    assert re.findall(r"^\| `(\w+)`", controls, re.MULTILINE) == NAMES
+    kinds = re.findall(r"^\| `(\w+)`( \(event\))?", faults, re.MULTILINE)
+    assert [FaultKind(name) for name, _ in kinds] == list(FaultKind)
+    assert {FaultKind(name) for name, event in kinds if event} == EVENTS
