@@ -30,7 +30,7 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
             if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
                 raise OSError(f"the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
             chips = {d.address: d.contract_name for d in devices} if spec.process else None
-            return RemoteSimBus(path, chips)
+            return RemoteSimBus(path, spec.name, chips)
         case "sim":
             return bus_of({d.address: d.contract for d in devices})
         case "modbus-rtu":

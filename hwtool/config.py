@@ -94,7 +94,9 @@ class BusSpec:
     @property
     def stable_path(self) -> str:
         """What identifies the bus over restarts; devices are held by this and their address."""
-        return f"{self.kind}:{self.path or self.socket or self.name}"
+        if self.socket is not None:
+            return f"{self.kind}:{self.socket}#{self.name}"  # a simulator may serve several buses
+        return f"{self.kind}:{self.path or self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +296,10 @@ def _check_address(contract: Contract, address: int, kind: str, table: Table) ->
 def _check_loci(board: Board, top: Table) -> None:
     paths: dict[str, str] = {}
     for bus in board.buses.values():
-        node, key = (bus.path, "path") if bus.path is not None else (bus.socket, "socket")
-        if node is not None:
-            real = str(Path(node).resolve())
+        if bus.path is not None:
+            real = str(Path(bus.path).resolve())
             if real in paths:
-                top.fault(f"buses.{bus.name}.{key}", f"the same node as buses.{paths[real]}", node, "one bus a node")
+                top.fault(f"buses.{bus.name}.path", f"the same node as buses.{paths[real]}", bus.path, "one bus a node")
             paths[real] = bus.name
     loci: dict[str, str] = {}
     for device in board.devices.values():

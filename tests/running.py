@@ -106,6 +106,44 @@ class RunningDaemon:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class RunningSimulator:
+    """`hwtool sim` on a board file, its words on stderr kept.
+
+    Args:
+        board: the file.
+        words: further arguments.
+    """
+
+    def __init__(self, board: Path, *words: str) -> None:
+        self._command = [sys.executable, "-m", "hwtool", "sim", "--board", str(board), *words]
+        self.process: subprocess.Popen[str] | None = None
+        self.said: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        while (line := self.process.stderr.readline()) != "hwtool sim: ready\n":
+            if not line:
+                raise AssertionError(f"the simulator did not start: {self.said}")
+            self.said.append(line)
+        return self
+
+    def wait(self) -> int:
+        """Wait for its end; answers the exit code, and keeps what it said until then."""
+        assert self.process is not None
+        _, rest = self.process.communicate(timeout=LIMIT_S)
+        self.said += rest.splitlines(keepends=True)
+        return self.process.returncode
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=LIMIT_S)
+
+
 def command_line(daemon: RunningDaemon, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """`hwtool WORDS…` against a daemon."""
     environment = {**os.environ, "HWTOOL_SOCKET": str(daemon.sockets), "NO_COLOR": "1"}

@@ -10,6 +10,7 @@ import click
 # verb: module and function; everyday verbs import nothing but the session and the error catalogue
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("hwtool.cli.daemon", "serve"),
+    "sim": ("hwtool.cli.daemon", "sim"),
     "demo": ("hwtool.cli.daemon", "demo"),
     "check": ("hwtool.cli.daemon", "check"),
     "describe": ("hwtool.cli.look", "describe"),

@@ -1,11 +1,13 @@
-"""Verbs that run the daemon or the proofs: serve, check, demo."""
+"""Verbs that run the daemon, the simulator or the proofs: serve, sim, check, demo."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,22 @@ from hwtool.cli.link import complain, json_option
 from hwtool.session import socket_directory
 from hwtool_contracts.toml_reader import Faults
 from hwtool_store.faults import StoreRefused
+
+if TYPE_CHECKING:
+    from hwtool.config import Board
+
+
+def loaded_from(path: Path) -> Board:
+    """The board of a file; its faults are told, and end the program."""
+    from hwtool.config import load_board
+
+    try:
+        return load_board(path)
+    except Faults as error:
+        click.echo(f"hwtool: the board cannot be used; {len(error.faults)} fault(s), nothing was started:", err=True)
+        for fault in error.faults:
+            click.echo(f"  {fault}", err=True)
+        sys.exit(2)
 
 
 @click.command()
@@ -23,18 +41,11 @@ from hwtool_store.faults import StoreRefused
 def serve(board: Path | None, store: Path | None, socket_: str | None, allow_unsafe_store: bool) -> None:
     """Run the daemon until it is told to stop (SIGTERM, or Ctrl-C)."""
     from hwtool.bench import bench
-    from hwtool.config import load_board
     from hwtool.server import ServeError, default_store, run
 
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
-    try:
-        loaded = load_board(board) if board is not None else bench()
-    except Faults as error:
-        click.echo(f"hwtool: the board cannot be used; {len(error.faults)} fault(s), nothing was started:", err=True)
-        for fault in error.faults:
-            click.echo(f"  {fault}", err=True)
-        sys.exit(2)
+    loaded = loaded_from(board) if board is not None else bench()
     directory = socket_directory(socket_)
     try:
         run(loaded, store or default_store(directory), directory, allow_unsafe=allow_unsafe_store)
@@ -42,6 +53,33 @@ def serve(board: Path | None, store: Path | None, socket_: str | None, allow_uns
         complain(str(error), 2)
     except OSError as error:
         complain(f"a bus cannot be had: {error}", 2)
+
+
+@click.command()
+@click.option(
+    "--board", type=click.Path(path_type=Path), required=True, help="The board file whose chips are simulated."
+)
+@click.option("--socket", "socket_", metavar="PATH", help="Where to listen; without it, as the board's buses say.")
+def sim(board: Path, socket_: str | None) -> None:
+    """Simulate the chips of a board in a process of their own, until told to stop (SIGTERM, Ctrl-C, control)."""
+    from hwtool.simulator import served
+    from hwtool_sim.process import serve as serve_chips
+
+    loaded = loaded_from(board)
+    os.umask(0o177)
+    try:
+        chips = served(loaded, socket_)
+        serve_chips(
+            chips.socket,
+            chips.buses,
+            chips.lines,
+            end_at=(signal.SIGTERM, signal.SIGINT),
+            ready=lambda: click.echo("hwtool sim: ready", err=True),
+        )
+    except ValueError as error:
+        complain(str(error), 2)
+    except OSError as error:
+        complain(f"the simulator cannot serve {error.filename or chips.socket}: {error.strerror or error}", 2)
 
 
 @click.command()

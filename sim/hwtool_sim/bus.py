@@ -2,16 +2,23 @@
 
 Proof table: `address-nack`, for an address where no chip answers; `no-register`, for an offset where the chip has
 nothing (it is looked up whole before the chip acts); `not-sent`, for what this bus cannot carry, and for a request that
-the device has no function for. Everything else is Ambiguous.
+the device has no function for; `port-not-opened`, while it is unplugged; the table of Modbus for planned exceptions.
+Everything else is Ambiguous.
+
+`take` is where chips and faults meet, whatever carries the transfer: `perform` makes a bus's answer of what it says,
+a serial line (hwtool_sim.line) makes bytes of it.
 """
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
+from hwtool_contracts.model import Space
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
@@ -24,10 +31,25 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
+from hwtool_registers.buses.modbus import exception_answer
 from hwtool_sim.chip import Chip, NotThere
-from hwtool_sim.faults import Fault, FaultKind
+from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
+from hwtool_sim.input_buffer import InputBuffer
 
 LOG_LENGTH: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a transfer at the chip.
+
+    Attributes:
+        said: what the chip said; None: there is none, or it was not reached, or it did not get so far.
+        loss: the fault that decides what is answered.
+    """
+
+    said: Confirmed | NotThere | None
+    loss: Fault | None
 
 
 class SimBus:
@@ -37,15 +59,26 @@ class SimBus:
         chips: by address.
         log: the newest transfers asked for, in order, those of no effect included.
         transfers: how many were asked for.
-        faults: planned faults; the first that matches strikes.
+        faults: planned faults; every event that matches strikes, and the first loss.
+        clock: monotonic seconds, for replies that come late.
+        plugged: whether the bus is there at all.
     """
 
-    def __init__(self, chips: dict[int, Chip], sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        chips: dict[int, Chip],
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.chips = chips
         self.log: deque[Transfer] = deque(maxlen=LOG_LENGTH)
         self.transfers = 0
         self.faults: list[Fault] = []
+        self.clock = clock
+        self.plugged = True
         self._sleep = sleep
+        self._input: InputBuffer[tuple[RegisterRead | RegisterWrite, Answer]] = InputBuffer()
+        self._unpowered = False
 
     @property
     def inline(self) -> bool:
@@ -53,52 +86,198 @@ class SimBus:
         return not any(f.kind is FaultKind.HANG and f.times for f in self.faults)
 
     def boot_evidence(self, address: int) -> str | None:
-        """The chip's nonce."""
+        """The chip's nonce; None where no chip can be asked."""
         chip = self.chips.get(address)
-        return None if chip is None else chip.nonce
+        return None if chip is None or not self.plugged else chip.nonce
+
+    def plan(self, fault: Fault) -> None:
+        """Plan a fault for a chip that can have it.
+
+        Raises:
+            ValueError: the chip at its address cannot.
+        """
+        chip = self.chips.get(fault.address)
+        if fault.kind is FaultKind.EXCEPTION and (chip is None or chip.contract.access.modbus is None):
+            raise ValueError(f"exception: at {fault.address:#04x} is no Modbus device")
+        if fault.kind is FaultKind.FOREIGN and chip is None:
+            raise ValueError(f"foreign: no chip at {fault.address:#04x} to write to")
+        if fault.kind is FaultKind.FOREIGN and chip is not None and fault.register is not None:
+            chip.check(fault.register, fault.value)
+        self.faults.append(fault)
+
+    def unplug(self, *, power: bool = False) -> None:
+        """The bus vanishes, and what is under way with it; with `power` the chips lose theirs."""
+        self.plugged = False
+        self._unpowered = self._unpowered or power
+        self._input.clear()
+
+    def plug(self) -> None:
+        """The bus is back; chips that had lost their power restart."""
+        if self._unpowered:
+            for chip in self.chips.values():
+                chip.reset()
+        self.plugged, self._unpowered = True, False
 
     def perform(self, transfer: Transfer) -> Answer:
         """Take one transfer to its chip; see the bus contract."""
+        answer, lasts_s = self.carry(transfer)
+        self.wait(lasts_s)
+        return answer
+
+    def wait(self, lasts_s: float | None) -> None:
+        """Let the time pass that an answer takes."""
+        if lasts_s is not None:
+            self._sleep(lasts_s)
+
+    def carry(self, transfer: Transfer) -> tuple[Answer, float | None]:
+        """The answer of a transfer, and how long it takes to come (None: no time); waits for nothing."""
+        if isinstance(transfer, Message | Line):
+            self._note(transfer)
+            return Rejected(f"the simulated bus does not carry {type(transfer).__name__}", "not-sent"), None
+        if not self.plugged:
+            self._note(transfer)
+            return Rejected("the simulated bus is unplugged", "port-not-opened"), None
+        self._input.arrived(self.clock())  # emptied before the request: what came by now is nobody's
+        taken = self.take(transfer)
+        hangs = taken.loss is not None and taken.loss.kind is FaultKind.HANG and taken.said is not None
+        return self._answer(transfer, taken), taken.loss.hang_s if hangs and taken.loss is not None else None
+
+    def take(self, transfer: RegisterRead | RegisterWrite) -> Taken:
+        """Take a transfer to its chip through the planned faults."""
+        self._note(transfer)
+        access = "read" if isinstance(transfer, RegisterRead) else "write"
+        struck = strike(self.faults, transfer.address, access, transfer.offset)
+        chip, loss = self.chips.get(transfer.address), struck.loss
+        said: Confirmed | NotThere | None = None
+        if chip is not None:
+            for event in struck.before:
+                _happen(chip, event, transfer.space)
+            said = _act(chip, transfer, loss)
+            for event in struck.after:
+                _happen(chip, event, transfer.space)
+        if loss is not None and loss.kind is FaultKind.UNPLUG:
+            self.unplug(power=loss.power)
+        return Taken(said, loss)
+
+    def _note(self, transfer: Transfer) -> None:
         self.log.append(transfer)
         self.transfers += 1
-        if isinstance(transfer, Message | Line):
-            return Rejected(f"the simulated bus does not carry {type(transfer).__name__}", "not-sent")
-        access = "read" if isinstance(transfer, RegisterRead) else "write"
-        fault = next((f for f in self.faults if f.strikes(transfer.address, access, transfer.offset)), None)
-        if fault is not None and fault.kind is FaultKind.NACK:
+
+    def _answer(self, transfer: RegisterRead | RegisterWrite, taken: Taken) -> Answer:
+        """What the bus sees of it."""
+        kind = None if taken.loss is None else taken.loss.kind
+        if kind is FaultKind.NACK:
             return Rejected("no acknowledge at the address (planned fault)", "address-nack")
-        if fault is not None and fault.kind is FaultKind.REQUEST_LOST:
-            return Ambiguous(Sent.REPLY, "no reply (planned fault: request lost)")
-        chip = self.chips.get(transfer.address)
-        if chip is None:
+        if kind is FaultKind.UNPLUG:
+            return Ambiguous(Sent.DATA, "the bus vanished (planned fault: unplug)")
+        if transfer.address not in self.chips and kind is not FaultKind.REQUEST_LOST:
             return Rejected(f"no acknowledge at {transfer.address:#04x}", "address-nack")
-        try:
-            answer = _apply(chip, transfer)
-        except NotThere as error:
-            if fault is not None and fault.kind is FaultKind.REPLY_LOST:
-                return Ambiguous(Sent.REPLY, "no reply (planned fault: reply lost)")
-            return Rejected(str(error), "no-register")
-        if fault is not None and fault.kind is FaultKind.HANG:
-            self._sleep(fault.hang_s)
-        if fault is not None and fault.kind is FaultKind.REPLY_LOST:
-            return Ambiguous(Sent.REPLY, "no reply (planned fault: reply lost)")
+        if kind is FaultKind.DATA_NACK and taken.loss is not None:
+            taken_bytes = f"after {taken.loss.after_bytes} data byte(s)"
+            return Ambiguous(Sent.DATA, f"no acknowledge {taken_bytes} (planned fault)")
+        # what the line owes for an earlier request comes first; what is sent for this one, right behind it
+        came = self._input.first() if self._input else None
+        late_s = taken.loss.late_s if taken.loss is not None and kind is FaultKind.LATE_REPLY else 0.0
+        for reply in _replies(transfer, taken):
+            self._input.put(self.clock() + late_s, (transfer, reply))
+        if came is None and not late_s and self._input:
+            came = self._input.first()
+        if came is None:
+            return Ambiguous(Sent.REPLY, f"no reply (planned fault: {str(kind).replace('_', ' ')})")
+        request, answer = came
+        if not _fits(transfer, request):
+            return Ambiguous(Sent.REPLY, f"the reply to another request came: {request}")
         return answer
 
     def quiesce(self, until_s: float) -> None:
-        """Nothing lingers on this bus; wait as the contract asks."""
-        rest_s = until_s - time.monotonic()
+        """Wait as the contract asks, then drop what has come in.
+
+        Raises:
+            OSError: the bus is unplugged.
+        """
+        rest_s = until_s - self.clock()
         if rest_s > 0:
             self._sleep(rest_s)
+        if not self.plugged:
+            raise OSError(errno.ENODEV, "the simulated bus is unplugged")
+        self._input.arrived(max(until_s, self.clock()))
+
+
+def _happen(chip: Chip, event: Fault, space: Space) -> None:
+    """An event at a chip; what it has not at this moment, another master cannot write."""
+    if event.kind is FaultKind.RESET:
+        chip.reset()
+    elif event.register is not None and event.value is not None:
+        if event.register in chip.contract.registers:  # another chip may have taken the place since it was planned
+            chip.write_by_another(event.register, event.value)
+    elif event.data is not None and event.offset_written is not None:
+        written_to = Space.HOLDING if space is Space.INPUT else space
+        try:
+            chip.write(written_to, event.offset_written, bytes.fromhex(event.data), foreign=True)
+        except NotThere:
+            return
+
+
+def _act(chip: Chip, transfer: RegisterRead | RegisterWrite, loss: Fault | None) -> Confirmed | NotThere | None:
+    """Let the chip act as far as the loss lets it."""
+    if loss is not None:
+        if loss.kind in NOT_REACHED or (loss.kind is FaultKind.EXCEPTION and not loss.acts):
+            return None
+        if loss.kind is FaultKind.DATA_NACK and isinstance(transfer, RegisterWrite):
+            transfer = replace(transfer, data=transfer.data[: loss.after_bytes])
+            if not transfer.data:
+                return None
+    try:
+        return _apply(chip, transfer)
+    except NotThere as refusal:
+        return refusal
 
 
 def _apply(chip: Chip, transfer: RegisterRead | RegisterWrite) -> Confirmed:
     modbus = chip.contract.access.modbus
     functions = modbus.functions if modbus is not None else frozenset()
     if functions and transfer.function is not None and transfer.function not in functions:
-        raise NotThere(f"{chip.contract.part} has no function {transfer.function}")
+        raise NotThere(f"{chip.contract.part} has no function {transfer.function}", 0x01)
     if transfer.offset_bytes != chip.contract.access.offset_bytes:
         raise NotThere(f"{chip.contract.part} takes {chip.contract.access.offset_bytes} byte(s) of offset")
+    size_bytes = transfer.size_bytes if isinstance(transfer, RegisterRead) else len(transfer.data)
+    if modbus is not None and transfer.space is not Space.MEMORY and size_bytes > 2 * modbus.max_registers:
+        limit = f"takes {modbus.max_registers} registers a request"
+        raise NotThere(f"{chip.contract.part} {limit}, not {size_bytes // 2}", 0x03)
     if isinstance(transfer, RegisterRead):
         return Confirmed(chip.read(transfer.space, transfer.offset, transfer.size_bytes))
     chip.write(transfer.space, transfer.offset, transfer.data)
     return Confirmed()
+
+
+def _replies(transfer: RegisterRead | RegisterWrite, taken: Taken) -> list[Answer]:
+    """What comes back for a transfer, late or not."""
+    said: Answer = taken.said if isinstance(taken.said, Confirmed) else Rejected(str(taken.said), "no-register")
+    match taken.loss:
+        case Fault(kind=FaultKind.REQUEST_LOST | FaultKind.REPLY_LOST):
+            return []
+        case Fault(kind=FaultKind.DUPLICATED):
+            return [said, said]
+        case Fault(kind=FaultKind.TRUNCATED):
+            return [Ambiguous(Sent.REPLY, "a fragment of the reply came (planned fault)")]
+        case Fault(kind=FaultKind.CORRUPTED):
+            return [Ambiguous(Sent.REPLY, "CRC error in the reply (planned fault)")]
+        case Fault(kind=FaultKind.EXCEPTION, code=int(code)):
+            return [exception_answer(transfer, code)]
+        case _:
+            return [said]
+
+
+def _fits(transfer: RegisterRead | RegisterWrite, request: RegisterRead | RegisterWrite) -> bool:
+    """Whether the reply to a request would pass for the reply to a transfer, by what a frame of Modbus RTU holds."""
+    if (transfer.address, transfer.function) != (request.address, request.function):
+        return False
+    match transfer, request:
+        case RegisterRead(), RegisterRead():
+            return transfer.size_bytes == request.size_bytes
+        case RegisterWrite(), RegisterWrite():
+            one = len(transfer.data) == len(request.data) <= 2
+            echo = transfer.data == request.data if one else len(transfer.data) == len(request.data)
+            return transfer.offset == request.offset and echo
+        case _:
+            return False

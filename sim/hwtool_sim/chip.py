@@ -10,6 +10,7 @@ Counters: one execution is one register access that the chip took part in, whate
 
 from __future__ import annotations
 
+import difflib
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -31,7 +32,15 @@ def _stays(register: Register) -> bool:
 
 
 class NotThere(Exception):
-    """No register answers at this place in the state the chip is in."""
+    """No register answers at this place in the state the chip is in.
+
+    Attributes:
+        exception: the Modbus exception that says so: 1 no such function, 2 no such place, 3 no such quantity.
+    """
+
+    def __init__(self, fault: str, exception: int = 0x02) -> None:
+        super().__init__(fault)
+        self.exception = exception
 
 
 class Chip:
@@ -42,6 +51,7 @@ class Chip:
         fifos: elements waiting behind registers whose read pops, newest last.
         sent: what was pushed into registers whose write pushes, oldest first.
         executed: executions by (register, "read" | "write").
+        foreign: register writes by another master, likewise; these are not in `executed`.
         pulses: how often a pulse, command or self-clearing bit fired, by register.
         nonce: changes with every reset; the evidence of a restart.
     """
@@ -50,6 +60,7 @@ class Chip:
         self.contract = contract
         self._at_power_on = at_power_on
         self.executed: Counter[tuple[str, str]] = Counter()
+        self.foreign: Counter[tuple[str, str]] = Counter()
         self.pulses: Counter[str] = Counter()
         self._levels: dict[str, list[tuple[int, str]]] = {}
         for register in contract.registers.values():
@@ -93,7 +104,7 @@ class Chip:
             NotThere: no readable register at one of the offsets reached.
         """
         if size_bytes < 1:
-            raise NotThere(f"{self.contract.part}: a read of {size_bytes} bytes")
+            raise NotThere(f"{self.contract.part}: a read of {size_bytes} bytes", 0x03)
         reached: list[tuple[Register, int, int]] = []
         at, rest = offset, size_bytes
         while rest > 0:
@@ -109,8 +120,11 @@ class Chip:
             data += to_bytes(register, self._read_register(register))[inside : inside + take]
         return data
 
-    def write(self, space: Space, offset: int, data: bytes) -> None:
+    def write(self, space: Space, offset: int, data: bytes, *, foreign: bool = False) -> None:
         """Take a write at an offset, with the effects of every register reached.
+
+        Args:
+            foreign: another master writes: the same effects, counted in `foreign`.
 
         Raises:
             NotThere: no writable register at one of the offsets reached.
@@ -131,7 +145,26 @@ class Chip:
             whole, touched = bytearray(register.size_bytes), bytearray(register.size_bytes)
             whole[inside : inside + len(part)] = part
             touched[inside : inside + len(part)] = b"\xff" * len(part)
-            self._write_register(register, from_bytes(register, bytes(whole)), from_bytes(register, bytes(touched)))
+            raw, mask = from_bytes(register, bytes(whole)), from_bytes(register, bytes(touched))
+            self._write_register(register, raw, mask, self.foreign if foreign else self.executed)
+
+    def write_by_another(self, register: str, value: int) -> None:
+        """Another master writes the whole of a register, whatever bank it is in."""
+        target = self.contract.registers[register]
+        self._write_register(target, value, target.mask, self.foreign)
+
+    def check(self, register: str, value: object) -> None:
+        """Whether a register can hold a value.
+
+        Raises:
+            ValueError: there is no such register, or the value does not fit.
+        """
+        target = self.contract.registers.get(register)
+        if target is None:
+            near = difflib.get_close_matches(register, self.contract.registers, 3) or sorted(self.contract.registers)
+            raise ValueError(f"{self.contract.part} has no register {register}; one of " + ", ".join(near))
+        if not isinstance(value, int) or not 0 <= value <= target.mask:
+            raise ValueError(f"{register} has {target.width_bits} bits; {value!r} does not fit")
 
     def push(self, register: str, elements: Iterable[int]) -> None:
         """The outside world puts elements into the FIFO behind a register."""
@@ -250,9 +283,8 @@ class Chip:
             return self._last_popped[register.name]
         return self._last_popped.get(register.name, 0) if register.read.when_empty == "last" else 0
 
-    def _write_register(self, register: Register, raw: int, touched: int) -> None:
-        name = register.name
-        self.executed[name, "write"] += 1
+    def _write_register(self, register: Register, raw: int, touched: int, counted: Counter[tuple[str, str]]) -> None:
+        counted[register.name, "write"] += 1
         if not self._open(register.write.gate, register):
             return
         covered = 0

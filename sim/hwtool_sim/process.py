@@ -1,17 +1,29 @@
 """The simulated chips in a process of their own, behind a Unix socket: devices that outlive the daemon.
 
-One JSON object a line, each answered by one:
+One JSON object a line, each answered by one. Every one may say which bus it means, `"bus": NAME`; where the process has
+exactly one it may be left out.
 
+    {"join": true}                             → {"joined": NAME}; a bus of the daemon asks this first
     {"transfer": {…}}                          → {"answer": "confirmed" | "rejected" | "ambiguous", …}
     {"boot_evidence": ADDRESS}                 → {"nonce": "…"}
+    {"quiesce": true}                          → {"quiet": true | false}: what has come in is dropped; false: unplugged
     {"control": "counts"}                      → {"counts": {"0x20": {"OLATA.write": 3, …}, …}, "transfers": N}
+    {"control": "values"}                      → {"values": {"0x20": {"values": {…}, "fifos": {…}, "nonce": "…", …}, …}}
     {"control": "set", "address": A, "register": R, "value": V}
     {"control": "push", "address": A, "register": R, "elements": [V, …]}     fill a FIFO
     {"control": "fault", "fault": {…}}         plan a fault (hwtool_sim.faults)
+    {"control": "clear_faults"}
     {"control": "reset", "address": A}         the chip restarts
+    {"control": "unplug", "power": false}      the bus vanishes; with power its chips restart when it is back
+    {"control": "plug"}
+    {"control": "move", "address": A, "to": B, "to_bus": NAME}
+    {"control": "swap", "address": A, "contract": NAME}     or "same": true
     {"control": "stop"}
 
-The process ends by itself when nobody has been connected for a minute.
+Where there are several buses and none is named, `counts` and `values` are grouped by bus and `clear_faults` is for all.
+What is wrong with a request is answered with {"error": "…"}; it ends neither the connection nor the process.
+
+A process that serves no line ends by itself when nobody has been connected for a minute.
 """
 
 from __future__ import annotations
@@ -20,23 +32,25 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import socket
 import socketserver
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from hwtool_contracts.library import find_contract
+from hwtool_contracts.model import Contract
+from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, from_object
 from hwtool_sim.board import bus_of
-from hwtool_sim.bus import SimBus
-from hwtool_sim.chip import Chip
-from hwtool_sim.faults import Fault
+from hwtool_sim.control import Bench, carry_out, check_unit
+from hwtool_sim.line import RtuLine
 
 IDLE_S: Final = 60.0
+ASKS: Final = ("join", "transfer", "boot_evidence", "quiesce", "control")
 
 
 def answer_object(answer: Answer) -> dict[str, Any]:
@@ -50,78 +64,74 @@ def answer_object(answer: Answer) -> dict[str, Any]:
             return {"answer": "ambiguous", "stage": stage.value, "fault": fault}
 
 
-def counts_of(bus: SimBus) -> dict[str, dict[str, int]]:
-    """Executions by chip and register, pulses included."""
-    found = {}
-    for address, chip in bus.chips.items():
-        counts = {f"{name}.{access}": n for (name, access), n in sorted(chip.executed.items())}
-        counts |= {f"{name}.pulse": n for name, n in sorted(chip.pulses.items())}
-        found[f"{address:#04x}"] = counts
-    return found
-
-
 class SimServer(socketserver.ThreadingUnixStreamServer):
-    """Serves one simulated bus to any number of connections, one request at a time."""
+    """Serves simulated buses to any number of connections; each bus takes one transfer at a time.
+
+    Args:
+        idle_s: end when nobody has been connected for so long; None: never.
+    """
 
     daemon_threads = True
 
-    def __init__(self, path: str, bus: SimBus) -> None:
-        self.bus = bus
-        self.one_at_a_time = threading.Lock()
+    def __init__(self, path: str, bench: Bench, idle_s: float | None = IDLE_S) -> None:
+        self.bench = bench
         self.connected = 0
-        self.stop_asked = False
+        self.idle_s = idle_s
         self.idle_since_s = time.monotonic()
+        self._turns = {name: threading.Lock() for name in bench.buses}  # held while a transfer hangs, too
         _remove_stale(path)
         super().__init__(path, _Connection)
 
     def answer(self, line: bytes) -> dict[str, Any]:
         """Answer one request; a malformed one is answered with what is wrong."""
+        asked = "request"
         try:
             request = json.loads(line)
             if not isinstance(request, dict):
                 raise TypeError("a request is an object")
-            with self.one_at_a_time:
-                if "transfer" in request:
-                    return answer_object(self.bus.perform(from_object(request["transfer"])))
-                if "boot_evidence" in request:
-                    return {"nonce": self.bus.boot_evidence(request["boot_evidence"])}
-                return self._control(request)
-        except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            return {"error": f"{type(error).__name__}: {error}"}
+            asked = next((word for word in ASKS if word in request), "request")
+            return self._answer(asked, request)
+        except KeyError as error:
+            return {"error": f"{asked}: {error} is missing"}
+        except Faults as error:
+            return {"error": f"{asked}: " + "; ".join(map(str, error.faults))}
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, OSError) as error:
+            return {"error": f"{asked}: {error}"}
 
-    def _control(self, request: dict[str, Any]) -> dict[str, Any]:
-        match request.get("control"):
-            case "counts":
-                return {"counts": counts_of(self.bus), "transfers": self.bus.transfers}
-            case "set":
-                _set(self.bus.chips[request["address"]], request["register"], request["value"])
-            case "push":
-                chip, name = self.bus.chips[request["address"]], request["register"]
-                if name not in chip.fifos:
-                    raise ValueError(f"{name} is no FIFO of {chip.contract.part}")
-                chip.push(name, msgspec.convert(request["elements"], list[int]))
-            case "fault":
-                self.bus.faults.append(msgspec.convert(request["fault"], Fault))
-            case "reset":
-                self.bus.chips[request["address"]].reset()
-            case "stop":
-                self.stop_asked = True  # acted upon once the answer has been sent
-            case other:
-                raise ValueError(f"no control is called {other!r}")
-        return {"done": True}
+    def _answer(self, asked: str, request: dict[str, Any]) -> dict[str, Any]:
+        match asked:
+            case "control":
+                return carry_out(self.bench, request)
+            case "request":
+                raise ValueError("nothing is asked; one of " + ", ".join(ASKS))
+        name = self.bench.name_of(request.get("bus"))
+        bus = self.bench.buses[name]
+        if name in self.bench.lines:
+            raise ValueError(f"bus {name} is served at {self.bench.lines[name].path}, not here")
+        if asked == "join":
+            return {"joined": name}
+        with self._turns[name]:
+            if asked == "transfer":
+                transfer = from_object(request["transfer"])
+                with self.bench.lock:
+                    answer, lasts_s = bus.carry(transfer)
+                bus.wait(lasts_s)
+                return answer_object(answer)
+            with self.bench.lock:
+                if asked == "boot_evidence":
+                    return {"nonce": bus.boot_evidence(request["boot_evidence"])}
+                if bus.plugged:
+                    bus.quiesce(bus.clock())
+                return {"quiet": bus.plugged}
 
     def service_actions(self) -> None:
         """Called between requests: end when nobody has been here for a while."""
-        if self.connected == 0 and time.monotonic() - self.idle_since_s > IDLE_S:
-            threading.Thread(target=self.shutdown, daemon=True).start()
+        if self.idle_s is not None and self.connected == 0 and time.monotonic() - self.idle_since_s > self.idle_s:
+            self.end()
 
-
-def _set(chip: Chip, name: str, value: int) -> None:
-    """The outside world sets a register, without any effect."""
-    register = chip.contract.registers[name]
-    if not isinstance(value, int) or not 0 <= value <= register.mask:
-        raise ValueError(f"{name} has {register.width_bits} bits; {value!r} does not fit")
-    chip.values[name] = value
+    def end(self) -> None:
+        """Let `serve_forever` return, from whatever thread."""
+        threading.Thread(target=self.shutdown, daemon=True).start()
 
 
 def _remove_stale(path: str) -> None:
@@ -143,8 +153,8 @@ class _Connection(socketserver.StreamRequestHandler):
         try:
             for line in self.rfile:
                 self.wfile.write(json.dumps(self.server.answer(line)).encode() + b"\n")
-                if self.server.stop_asked:
-                    threading.Thread(target=self.server.shutdown, daemon=True).start()
+                if self.server.bench.stopping:  # acted upon once the answer has been sent
+                    self.server.end()
                     return
         except OSError:
             return  # the peer went away: its connection ends, the chips stay
@@ -153,15 +163,57 @@ class _Connection(socketserver.StreamRequestHandler):
             self.server.idle_since_s = time.monotonic()
 
 
-def serve(path: str, contracts: dict[int, str]) -> None:
-    """Serve chips with these contracts (bundled names or paths) until stopped."""
-    bus = bus_of({address: find_contract(name) for address, name in contracts.items()})
-    with SimServer(path, bus) as server:
+def bench_of(buses: Mapping[str, Mapping[int, Contract]], lines: Mapping[str, str]) -> Bench:
+    """Simulated buses with a chip at each address; nothing is opened yet.
+
+    Args:
+        lines: where the buses that are Modbus RTU lines are linked.
+
+    Raises:
+        ValueError: a line is no bus, or a chip of it no Modbus device.
+    """
+    bench = Bench({name: bus_of(chips) for name, chips in buses.items()})
+    for name, path in lines.items():
+        bus = bench.buses[bench.name_of(name)]
+        for address, chip in bus.chips.items():
+            check_unit(name, address, chip)
+        bench.lines[name] = RtuLine(bus, path, bench.lock)
+    return bench
+
+
+def serve(
+    path: str,
+    buses: Mapping[str, Mapping[int, Contract]],
+    lines: Mapping[str, str],
+    *,
+    idle_s: float | None = None,
+    end_at: Iterable[signal.Signals] = (),
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve chips until stopped: on a Unix socket, and the lines among the buses on ptys.
+
+    Args:
+        path: the socket; mode 0600.
+        lines: name of a bus to the path of its link.
+        idle_s: end when nobody has been connected for so long; None: never.
+        end_at: signals that end it.
+        ready: called once everything can be opened.
+
+    Raises:
+        OSError: the socket or a line cannot be had.
+        ValueError: a chip cannot sit on its line.
+    """
+    bench = bench_of(buses, lines)
+    with contextlib.ExitStack() as ends, SimServer(path, bench, idle_s) as server:
+        ends.callback(Path(path).unlink, missing_ok=True)
         Path(path).chmod(0o600)
-        try:
-            server.serve_forever(poll_interval=0.2)
-        finally:
-            Path(path).unlink(missing_ok=True)
+        for number in end_at:
+            signal.signal(number, lambda *_: server.end())
+        for line in bench.lines.values():
+            ends.callback(line.close)
+            line.open()
+        ready()
+        server.serve_forever(poll_interval=0.2)
 
 
 class SimConnection:
@@ -201,10 +253,24 @@ class SimConnection:
 
 
 def main() -> None:
-    """`python -m hwtool_sim --socket PATH --chips '{"32": "mcp23017"}'`."""
+    """`python -m hwtool_sim --socket PATH --chips '{"BUS": {"32": "mcp23017"}}' [--lines '{"BUS": "PATH"}']`."""
     parser = argparse.ArgumentParser(prog="hwtool_sim", description="simulated chips behind a Unix socket")
     parser.add_argument("--socket", required=True)
-    parser.add_argument("--chips", required=True, help="JSON object: address to contract name or path")
+    parser.add_argument("--chips", required=True, help="JSON object: bus to address to contract name or path")
+    parser.add_argument("--lines", default="{}", help="JSON object: bus to the path where its Modbus line is linked")
     arguments = parser.parse_args()
     os.umask(0o177)
-    serve(arguments.socket, {int(address, 0): name for address, name in json.loads(arguments.chips).items()})
+    try:
+        chips = {
+            bus: {int(address, 0): find_contract(name) for address, name in on_it.items()}
+            for bus, on_it in json.loads(arguments.chips).items()
+        }
+        lines = json.loads(arguments.lines)
+        if lines:
+            serve(arguments.socket, chips, lines, end_at=(signal.SIGTERM, signal.SIGINT))
+        else:
+            serve(arguments.socket, chips, {}, idle_s=IDLE_S)
+    except (ValueError, AttributeError, TypeError, OSError) as error:
+        parser.error(str(error))
+    except Faults as error:
+        parser.error("; ".join(map(str, error.faults)))

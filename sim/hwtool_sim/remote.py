@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, Sent, Transfer, as_object
+from hwtool_sim.lock import exclusive
 from hwtool_sim.process import SimConnection
 
 START_LIMIT_S: Final = 20.0
 
 
 class RemoteSimBus:
-    """The daemon's end of a simulator process.
+    """The daemon's end of a bus of a simulator process; one daemon has it at a time.
 
     Args:
-        path: its Unix socket.
+        path: the process's Unix socket.
+        bus: its name there.
         chips: address to contract, to start it with; None: it must run already.
     """
 
@@ -28,11 +31,14 @@ class RemoteSimBus:
     def __init__(
         self,
         path: str,
+        bus: str,
         chips: dict[int, str] | None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._path = path
+        self._bus = bus
+        self._held: BinaryIO | None = None
         self._chips = chips
         self._clock = clock
         self._sleep = sleep
@@ -40,27 +46,42 @@ class RemoteSimBus:
         self._started: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Join the process, starting it first if it is ours to start.
+        """Join the process, starting it first if it is ours to start; locked against other daemons until `close`.
 
         Raises:
-            OSError: nobody listens, or it did not start in time.
+            OSError: another daemon has the bus, nobody listens, it did not start in time, or has no such bus.
         """
         if self._connection is not None:
             return
+        fresh = self._held is None
+        if self._held is None:
+            in_use = f"bus {self._bus} of the simulator at {self._path} is in use by another daemon"
+            self._held = exclusive(f"{self._path}.{self._bus}.lock", in_use)
         try:
-            self._connection = SimConnection(self._path)
-            return
+            self._connection = self._connected()
+            self._ask({"join": True})
+        except (OSError, ValueError) as error:
+            self._hang_up()
+            if fresh:
+                self._release()
+            if isinstance(error, ValueError):
+                raise OSError(errno.ENODEV, str(error)) from error
+            raise
+
+    def _connected(self) -> SimConnection:
+        try:
+            return SimConnection(self._path)
         except OSError:
             if self._chips is None:
                 raise
-        chips = json.dumps({str(address): name for address, name in self._chips.items()})
+        chips = json.dumps({self._bus: {str(address): name for address, name in self._chips.items()}})
         command = [sys.executable, "-m", "hwtool_sim", "--socket", self._path, "--chips", chips]
         # a session of its own: it must outlive a killed daemon
         self._started = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
         deadline_s = self._clock() + START_LIMIT_S
-        while self._connection is None:
+        while True:
             try:
-                self._connection = SimConnection(self._path)
+                return SimConnection(self._path)
             except OSError as error:
                 if self._started.poll() is not None or self._clock() > deadline_s:
                     raise OSError(f"the simulator at {self._path} did not start: {error}") from error
@@ -93,12 +114,23 @@ class RemoteSimBus:
         return nonce
 
     def quiesce(self, until_s: float) -> None:
-        """Wait, then start again on a new connection."""
+        """Wait, then start again on a new connection, with nothing left on the line.
+
+        Raises:
+            OSError: the process cannot be reached, or the bus is unplugged.
+        """
         rest_s = until_s - self._clock()
         if rest_s > 0:
             self._sleep(rest_s)
         self._hang_up()
         self.open()
+        try:
+            quiet = self._ask({"quiesce": True})["quiet"]
+        except OSError:
+            self._hang_up()
+            raise
+        if not quiet:
+            raise OSError(errno.ENODEV, f"bus {self._bus} of the simulator at {self._path} is unplugged")
 
     def close(self) -> None:
         """Stop the process if this bus started it, else only hang up."""
@@ -112,11 +144,17 @@ class RemoteSimBus:
                 started.terminate()  # it cannot be asked any more
             started.wait(START_LIMIT_S)
         self._hang_up()
+        self._release()
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._connection is None:
             raise ConnectionResetError("not connected")
-        return self._connection.ask(request)
+        return self._connection.ask({"bus": self._bus, **request})
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
     def _hang_up(self) -> None:
         connection, self._connection = self._connection, None

@@ -215,11 +215,11 @@ def deaf(lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A chip that acknowledges writes to a register and does not take them."""
     real = Chip._write_register
 
-    def write(chip: Chip, register: Register, raw: int, touched: int) -> None:
+    def write(chip: Chip, register: Register, raw: int, touched: int, foreign: bool) -> None:
         if register.name == name:
             chip.executed[name, "write"] += 1
         else:
-            real(chip, register, raw, touched)
+            real(chip, register, raw, touched, foreign)
 
     monkeypatch.setattr(Chip, "_write_register", write)
 

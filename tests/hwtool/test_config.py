@@ -110,7 +110,7 @@ def test_board_when_every_key_of_a_serial_bus_is_given_then_all_are_kept() -> No
     [
         ("process = true", True, None, "sim:b"),
         ("process = false", False, None, "sim:b"),
-        ("socket = '/run/sim.sock'", False, "/run/sim.sock", "sim:/run/sim.sock"),
+        ("socket = '/run/sim.sock'", False, "/run/sim.sock", "sim:/run/sim.sock#b"),
     ],
 )
 def test_simulated_bus_when_in_a_process_then_as_the_board_says(
@@ -387,12 +387,16 @@ def test_address_when_a_chip_sits_on_either_bus_then_the_rule_of_its_bus(
         assert words in fault
 
 
-@pytest.mark.parametrize("socket", ["/run/sim.sock", "/run/./sim.sock", "/run/x/../sim.sock"])
-def test_buses_when_they_join_one_socket_then_the_second_is_refused(socket: str) -> None:
-    first = SIM + "socket = '/run/sim.sock'\n"
-    second = SIM.replace("buses.b", "buses.c") + f"socket = '{socket}'\n"
-    (fault,) = faults_of(NAME, first, second)
-    assert "buses.c.socket: the same node as buses.b" in fault
+def test_buses_when_they_join_one_socket_then_each_keeps_its_own_places() -> None:
+    joined = "socket = '/run/sim.sock'\n"
+    other = (
+        GPIO.replace("devices.gpio", "devices.other")
+        .replace("bus = 'b'", "bus = 'c'")
+        .replace('bus = "b"', 'bus = "c"')
+    )
+    made = board(NAME, SIM + joined, SIM.replace("buses.b", "buses.c") + joined, GPIO, other)
+    loci = [d.locus(made.buses[d.bus]) for d in made.devices.values()]
+    assert loci == ["sim:/run/sim.sock#b:0x20", "sim:/run/sim.sock#c:0x20"]
 
 
 def test_buses_when_each_has_its_own_socket_or_none_then_allowed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -104,13 +105,30 @@ def test_log_when_transfers_fail_or_are_spoilt_then_it_has_every_one_in_order() 
 
 
 NO_REPLY = "no reply (planned fault: {})"
+NEEDED: dict[FaultKind, dict[str, Any]] = {
+    # what a kind needs beside its place
+    FaultKind.HANG: {"hang_s": 30.0},
+    FaultKind.LATE_REPLY: {"late_s": 1.0},
+    FaultKind.EXCEPTION: {"code": 4},
+    FaultKind.FOREIGN: {"register": "OLATA", "value": 0x77},
+}
 SPOILT: dict[FaultKind, tuple[Answer, int, int, list[float]]] = {
     # the answer to a write of 0x5A, then executions, what the latch holds, and waits
+    FaultKind.RESET: (Confirmed(), 1, 0x5A, []),
+    FaultKind.FOREIGN: (Confirmed(), 1, 0x5A, []),
     FaultKind.REQUEST_LOST: (Ambiguous(Sent.REPLY, NO_REPLY.format("request lost")), 0, 0x00, []),
     FaultKind.REPLY_LOST: (Ambiguous(Sent.REPLY, NO_REPLY.format("reply lost")), 1, 0x5A, []),
+    FaultKind.LATE_REPLY: (Ambiguous(Sent.REPLY, NO_REPLY.format("late reply")), 1, 0x5A, []),
+    FaultKind.DUPLICATED: (Confirmed(), 1, 0x5A, []),
+    FaultKind.TRUNCATED: (Ambiguous(Sent.REPLY, "a fragment of the reply came (planned fault)"), 1, 0x5A, []),
+    FaultKind.CORRUPTED: (Ambiguous(Sent.REPLY, "CRC error in the reply (planned fault)"), 1, 0x5A, []),
     FaultKind.NACK: (Rejected("no acknowledge at the address (planned fault)", "address-nack"), 0, 0x00, []),
+    FaultKind.DATA_NACK: (Ambiguous(Sent.DATA, "no acknowledge after 0 data byte(s) (planned fault)"), 0, 0x00, []),
+    FaultKind.EXCEPTION: (Ambiguous(Sent.REPLY, "Modbus exception 04 (device failure)"), 0, 0x00, []),
     FaultKind.HANG: (Confirmed(), 1, 0x5A, [30.0]),
+    FaultKind.UNPLUG: (Ambiguous(Sent.DATA, "the bus vanished (planned fault: unplug)"), 0, 0x00, []),
 }
+KINDS = [k.value for k in SPOILT]
 
 
 def test_fault_table_when_a_kind_is_added_then_a_line_is_missing_here() -> None:
@@ -118,39 +136,35 @@ def test_fault_table_when_a_kind_is_added_then_a_line_is_missing_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted", "executed", "held", "waits"),
-    [(kind, *rest) for kind, rest in SPOILT.items()],
-    ids=[k.value for k in SPOILT],
+    ("kind", "wanted", "executed", "held", "waits"), [(kind, *rest) for kind, rest in SPOILT.items()], ids=KINDS
 )
 def test_fault_when_it_strikes_a_write_then_answer_and_execution_are_those_of_its_kind(
     kind: FaultKind, wanted: Answer, executed: int, held: int, waits: list[float]
 ) -> None:
     slept: list[float] = []
-    bus = SimBus({0x20: chip_at_power_on(bundled("mcp23017"))}, sleep=slept.append)
-    bus.faults.append(Fault(kind, 0x20, hang_s=30.0))
+    moments = [0.0]
+    bus = SimBus({0x20: chip_at_power_on(bundled("mcp23017"))}, sleep=slept.append, clock=lambda: moments[-1])
+    bus.faults.append(Fault(kind, 0x20, **NEEDED.get(kind, {})))
     assert bus.perform(WRITE) == wanted
     assert (counted(bus), bus.chips[0x20].values["OLATA"], slept) == (executed, held, waits)
+    moments.append(10.0)  # whatever was late has come, and is thrown away
+    bus.plug()
     assert bus.perform(WRITE) == Confirmed()  # once, and then it is over
     assert (counted(bus), slept) == (executed + 1, waits)
 
 
-@pytest.mark.parametrize(
-    ("kind", "left"),
-    [
-        (FaultKind.REQUEST_LOST, b"hello"),
-        (FaultKind.REPLY_LOST, b"ello"),
-        (FaultKind.NACK, b"hello"),
-        (FaultKind.HANG, b"ello"),
-    ],
-    ids=[k.value for k in FaultKind],
-)
-def test_fault_when_it_strikes_a_pop_then_the_element_is_gone_only_if_the_chip_acted(
-    kind: FaultKind, left: bytes
-) -> None:
-    bus = bus_of({0x48: bundled("sc16is750")})
-    bus.faults.append(Fault(kind, 0x48, hang_s=0.0))
+POPPED = {FaultKind.REQUEST_LOST, FaultKind.NACK, FaultKind.EXCEPTION, FaultKind.UNPLUG}  # these keep it from acting
+
+
+@pytest.mark.parametrize("kind", [k for k in FaultKind if k is not FaultKind.FOREIGN], ids=lambda k: k.value)
+def test_fault_when_it_strikes_a_pop_then_the_element_is_gone_only_if_the_chip_acted(kind: FaultKind) -> None:
+    bus = SimBus({0x48: chip_at_power_on(bundled("sc16is750"))}, sleep=lambda _: None, clock=lambda: 0.0)
+    bus.faults.append(Fault(kind, 0x48, **NEEDED.get(kind, {})))
     bus.perform(RegisterRead(0x48, MEMORY, 0x00, 1))
+    left = b"hello" if kind in POPPED else b"ello"
     assert bytes(bus.chips[0x48].fifos["RHR"]) == left
+    bus.plug()
+    bus.quiesce(1.0)
     assert bus.perform(RegisterRead(0x48, MEMORY, 0x00, len(left))) == Confirmed(left)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shutil
+import signal
 import socket
 import stat
 import sys
@@ -32,8 +34,9 @@ from hwtool_registers.bus import (
 )
 from hwtool_sim import process
 from hwtool_sim.board import bus_of
+from hwtool_sim.control import Bench, counts_of
 from hwtool_sim.faults import Fault, FaultKind
-from hwtool_sim.process import SimConnection, SimServer, answer_object, counts_of, main, serve
+from hwtool_sim.process import SimConnection, SimServer, answer_object, main, serve
 
 LIMIT_S = 20.0
 READ = as_object(RegisterRead(0x20, Space.MEMORY, 0x14, 1))
@@ -47,7 +50,7 @@ class Served:
         self.folder = tempfile.mkdtemp(dir="/tmp")  # a socket's path has 108 bytes at the most
         self.path = f"{self.folder}/sim"
         self.bus = bus_of({0x20: bundled("mcp23017"), 0x48: bundled("sc16is750")})
-        self.server = SimServer(self.path, self.bus)
+        self.server = SimServer(self.path, Bench({"i2c0": self.bus}))
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
         self.connections: list[SimConnection] = []
@@ -130,37 +133,53 @@ def test_reset_when_asked_then_the_nonce_changes_and_the_state_is_gone(served: S
     assert served.ask({"boot_evidence": 0x33}) == {"nonce": None}
 
 
+AT_20 = {"address": 0x20, "register": "OLATA"}
 MALFORMED: list[tuple[str, Any, str]] = [
-    ("unknown-control", {"control": "explode"}, "no control is called 'explode'"),
-    ("nothing-asked", {}, "no control is called None"),
+    ("unknown-control", {"control": "explode"}, "control: no control is called 'explode'; one of counts, values, set"),
+    ("control-is-a-list", {"control": []}, "no control is called"),
+    ("nothing-asked", {}, "request: nothing is asked; one of join, transfer"),
+    ("no-such-bus", {"bus": "spi9", "transfer": READ}, "transfer: bus: there is no 'spi9'; there are i2c0"),
+    ("bus-is-a-number", {"bus": 3, "transfer": READ}, "bus: there is no 3"),
+    ("control-of-no-bus", {"bus": "spi9", "control": "counts"}, "bus: there is no 'spi9'"),
     ("unknown-transfer", {"transfer": {"do": "dance"}}, "no transfer is called 'dance'"),
-    ("transfer-without-address", {"transfer": {"do": "read"}}, "KeyError"),
+    ("transfer-without-address", {"transfer": {"do": "read"}}, "transfer: 'address' is missing"),
     ("unknown-space", {"transfer": READ | {"space": "attic"}}, "attic"),
-    ("odd-hex", {"transfer": WRITE | {"data": "5"}}, "ValueError"),
-    ("number-as-address", {"transfer": READ | {"address": 32}}, "TypeError"),
-    ("text-as-size", {"transfer": READ | {"size_bytes": "1"}}, "TypeError"),
-    ("set-at-no-chip", {"control": "set", "address": 0x33, "register": "OLATA", "value": 1}, "KeyError"),
-    ("set-without-value", {"control": "set", "address": 0x20, "register": "OLATA"}, "KeyError"),
-    ("reset-no-chip", {"control": "reset", "address": 0x33}, "KeyError"),
+    ("odd-hex", {"transfer": WRITE | {"data": "5"}}, "transfer: non-hexadecimal"),
+    ("number-as-address", {"transfer": READ | {"address": 32}}, "transfer: int"),
+    ("text-as-size", {"transfer": READ | {"size_bytes": "1"}}, "transfer: '<' not supported"),
+    ("set-at-no-chip", {"control": "set", "address": 0x33, "register": "OLATA", "value": 1}, "no chip at 0x33 of bus"),
+    ("set-without-value", {"control": "set", **AT_20}, "control: Object missing required field `value`"),
+    ("reset-no-chip", {"control": "reset", "address": 0x33}, "no chip at 0x33 of bus i2c0; there are 0x20, 0x48"),
     ("unknown-fault", {"control": "fault", "fault": {"kind": "gremlin", "address": 0x20}}, "gremlin"),
-    ("set-unknown-register", {"control": "set", "address": 0x20, "register": "NONE", "value": 1}, "KeyError"),
     (
-        "set-too-wide",
-        {"control": "set", "address": 0x20, "register": "OLATA", "value": 0x100},
-        "OLATA has 8 bits; 256",
+        "set-unknown-register",
+        {"control": "set", "address": 0x20, "register": "OLATC", "value": 1},
+        "mcp23017 has no register OLATC; one of OLAT",
     ),
-    ("set-negative", {"control": "set", "address": 0x20, "register": "OLATA", "value": -1}, "OLATA has 8 bits; -1"),
-    ("set-text", {"control": "set", "address": 0x20, "register": "OLATA", "value": "1"}, "OLATA has 8 bits"),
-    ("fault-missing", {"control": "fault"}, "KeyError"),
+    ("set-too-wide", {"control": "set", **AT_20, "value": 0x100}, "OLATA has 8 bits; 256"),
+    ("set-negative", {"control": "set", **AT_20, "value": -1}, "OLATA has 8 bits; -1"),
+    ("set-text", {"control": "set", **AT_20, "value": "1"}, r"Expected `int`, got `str` - at `\$.value`"),
+    ("set-with-more", {"control": "set", **AT_20, "value": 1, "now": 1}, "unknown field `now`"),
+    ("push-too-wide", {"control": "push", "address": 0x48, "register": "RHR", "elements": [256]}, "RHR has 8 bits"),
+    ("fault-missing", {"control": "fault"}, "missing required field `fault`"),
     ("fault-without-kind", {"control": "fault", "fault": {"address": 0x20}}, "field `kind`"),
     ("fault-without-address", {"control": "fault", "fault": {"kind": "nack"}}, "field `address`"),
     ("fault-at-text", {"control": "fault", "fault": {"kind": "nack", "address": "0x20"}}, "Expected `int`"),
     ("fault-text-times", {"control": "fault", "fault": {"kind": "nack", "address": 1, "times": "9"}}, "Expected `int`"),
     ("fault-is-no-object", {"control": "fault", "fault": 5}, "Expected `object`, got `int`"),
-    ("transfer-is-no-object", {"transfer": 5}, "AttributeError"),
-    ("evidence-of-a-list", {"boot_evidence": [1]}, "TypeError"),
-    ("a-number", 5, "TypeError"),
-    ("null", None, "TypeError"),
+    ("fault-half", {"control": "fault", "fault": {"kind": "late_reply", "address": 32}}, "needs late_s above 0"),
+    ("fault-unfit", {"control": "fault", "fault": {"kind": "exception", "address": 32, "code": 4}}, "no Modbus device"),
+    ("move-to-an-occupied-place", {"control": "move", "address": 0x20, "to": 0x48}, "0x48 of bus i2c0 is occupied"),
+    ("move-of-no-chip", {"control": "move", "address": 0x21, "to": 0x22}, "no chip at 0x21"),
+    ("move-to-nowhere", {"control": "move", "address": 0x20, "to": -1}, "-1 is negative"),
+    ("move-to-no-bus", {"control": "move", "address": 0x20, "to": 1, "to_bus": "x"}, "there is no 'x'"),
+    ("swap-for-nothing", {"control": "swap", "address": 0x20}, "swap needs contract, or same = true"),
+    ("swap-twice", {"control": "swap", "address": 0x20, "contract": "tmp102", "same": True}, "swap needs contract, or"),
+    ("swap-unknown", {"control": "swap", "address": 0x20, "contract": "tmp103"}, "tmp103.*one of tmp102"),
+    ("transfer-is-no-object", {"transfer": 5}, "no attribute"),
+    ("evidence-of-a-list", {"boot_evidence": [1]}, "boot_evidence: unhashable"),
+    ("a-number", 5, "a request is an object"),
+    ("null", None, "a request is an object"),
 ]
 
 
@@ -206,8 +225,8 @@ def test_connection_when_it_ends_inside_a_line_then_nothing_is_done(served: Serv
 
 def test_answer_when_a_line_is_raw_then_it_is_answered_without_a_socket(served: Served) -> None:
     assert served.server.answer(json.dumps({"transfer": WRITE}).encode()) == {"answer": "confirmed", "data": ""}
-    assert "JSONDecodeError" in served.server.answer(b"junk")["error"]
-    assert served.server.answer(b"5") == {"error": "TypeError: a request is an object"}
+    assert served.server.answer(b"junk")["error"] == "request: Expecting value: line 1 column 1 (char 0)"
+    assert served.server.answer(b"5") == {"error": "request: a request is an object"}
     assert served.bus.chips[0x20].executed == {("OLATA", "write"): 1}
 
 
@@ -223,7 +242,7 @@ def test_connection_when_the_peer_left_before_its_answer_then_it_ends_quietly_an
 
     monkeypatch.setattr(served.server, "shutdown_request", note)
     monkeypatch.setattr(served.server, "handle_error", lambda *_: errors.append(sys.exception()))
-    with served.server.one_at_a_time, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+    with served.server.bench.lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         other.connect(served.path)
         other.sendall(json.dumps({"transfer": WRITE}).encode() + b"\n")
         other.close()
@@ -291,7 +310,7 @@ def test_server_when_a_stale_socket_file_is_in_the_way_then_it_is_removed() -> N
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as killed:
             killed.bind(path)
         assert Path(path).is_socket()
-        with SimServer(path, bus_of({})) as server:
+        with SimServer(path, Bench({})) as server:
             assert server.server_address == path
             connection = SimConnection(path)
             connection.close()
@@ -299,7 +318,7 @@ def test_server_when_a_stale_socket_file_is_in_the_way_then_it_is_removed() -> N
 
 def test_server_when_another_one_lives_there_then_it_is_left_alone(served: Served) -> None:
     with pytest.raises(OSError, match="Address already in use"):
-        SimServer(served.path, bus_of({}))
+        SimServer(served.path, Bench({}))
     assert served.connect().ask({"transfer": READ})["data"] == "00"
 
 
@@ -336,16 +355,15 @@ def test_serve_when_nobody_comes_then_it_ends_by_itself_and_takes_its_socket_awa
 ) -> None:
     Watching.modes = []
     monkeypatch.setattr(process, "SimServer", Watching)
-    monkeypatch.setattr(process, "IDLE_S", -1.0)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        serve(f"{folder}/sim", {0x20: "mcp23017"})
+        serve(f"{folder}/sim", {"b": {0x20: bundled("mcp23017")}}, {}, idle_s=-1.0)
         assert set(Watching.modes) == {0o600}
         assert os.listdir(folder) == []  # noqa: PTH208
 
 
-def test_idle_when_somebody_is_connected_then_it_serves_on(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_when_somebody_is_connected_then_it_serves_on(served: Served) -> None:
     served.ask({"control": "counts"})
-    monkeypatch.setattr(process, "IDLE_S", -1.0)
+    served.server.idle_s = -1.0
     assert served.server.connected == 1
     served.server.service_actions()
     assert served.ask({"control": "counts"})["transfers"] == 0
@@ -354,24 +372,67 @@ def test_idle_when_somebody_is_connected_then_it_serves_on(served: Served, monke
     assert not served.thread.is_alive()
 
 
-@pytest.mark.parametrize("chips", ['{"32": "mcp23017"}', '{"0x20": "mcp23017"}'], ids=["decimal", "hex"])
-def test_main_when_called_then_it_serves_the_chips_named_under_a_narrow_umask(
-    chips: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called: list[tuple[str, dict[int, str], int]] = []
+def test_idle_when_it_is_never_to_end_then_it_serves_on_without_company(served: Served) -> None:
+    served.server.idle_s = None
+    served.server.idle_since_s = float("-inf")
+    served.server.service_actions()
+    assert served.ask({"control": "counts"})["transfers"] == 0
 
-    def note(path: str, contracts: dict[int, str]) -> None:
-        umask = os.umask(0o077)
-        called.append((path, contracts, umask))
+
+CHIPS = '{"b": {"32": "mcp23017"}}'
+CALLS: list[tuple[str, list[str], dict[str, Any]]] = [
+    ("decimal", ["--chips", CHIPS], {"lines": {}, "idle_s": process.IDLE_S}),
+    ("hex", ["--chips", '{"b": {"0x20": "mcp23017"}}'], {"lines": {}, "idle_s": process.IDLE_S}),
+    (
+        "lines",
+        ["--chips", CHIPS, "--lines", '{"b": "/tmp/line"}'],
+        {"lines": {"b": "/tmp/line"}, "end_at": (signal.SIGTERM, signal.SIGINT)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("_what", "words", "wanted"), CALLS, ids=[c[0] for c in CALLS])
+def test_main_when_called_then_it_serves_the_chips_named_under_a_narrow_umask(
+    _what: str, words: list[str], wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[dict[str, Any]] = []
+
+    def note(path: str, buses: Any, lines: dict[str, str], **rest: Any) -> None:
+        called.append({"path": path, "buses": buses, "lines": lines, "umask": os.umask(0o077), **rest})
 
     monkeypatch.setattr(process, "serve", note)
-    monkeypatch.setattr(sys, "argv", ["hwtool_sim", "--socket", "/tmp/s", "--chips", chips])
+    monkeypatch.setattr(sys, "argv", ["hwtool_sim", "--socket", "/tmp/s", *words])
     before = os.umask(0o077)
     try:
         main()
     finally:
         os.umask(before)
-    assert called == [("/tmp/s", {0x20: "mcp23017"}, 0o177)]
+    assert called == [{"path": "/tmp/s", "buses": {"b": {0x20: bundled("mcp23017")}}, "umask": 0o177, **wanted}]
+
+
+BAD_WORDS = [
+    ("no-json", ["--chips", "{"], "Expecting"),
+    ("no-object", ["--chips", "[]"], "no attribute"),
+    ("no-address", ["--chips", '{"b": {"x": "mcp23017"}}'], "invalid literal"),
+    ("no-contract", ["--chips", '{"b": {"1": "mcp23018"}}'], "mcp23018"),
+    ("no-line", ["--chips", CHIPS, "--lines", '{"c": "/tmp/line"}'], "there is no 'c'"),
+    ("no-modbus", ["--chips", CHIPS, "--lines", '{"b": "/tmp/line"}'], "mcp23017 has no .access.modbus."),
+]
+
+
+@pytest.mark.parametrize(("_what", "words", "said"), BAD_WORDS, ids=[w[0] for w in BAD_WORDS])
+def test_main_when_its_words_are_wrong_then_it_says_so_and_ends_with_2(
+    _what: str, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hwtool_sim", "--socket", "/nowhere/s", *words])
+    before = os.umask(0o077)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        os.umask(before)
+    assert ended.value.code == 2
+    assert re.search(said, capsys.readouterr().err)
 
 
 def test_module_when_run_without_arguments_then_it_says_what_it_needs(
@@ -386,7 +447,7 @@ def test_module_when_run_without_arguments_then_it_says_what_it_needs(
 
 def test_control_when_elements_are_pushed_then_the_fifo_holds_them_and_no_other_register_takes_any() -> None:
     bus = bus_of({0x4D: bundled("sc16is750")})
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory, SimServer(f"{directory}/s", bus) as server:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory, SimServer(f"{directory}/s", Bench({"b": bus})) as server:
         push = {"control": "push", "address": 0x4D, "register": "RHR", "elements": [7, 8]}
         assert server.answer(json.dumps(push).encode()) == {"done": True}
         assert list(bus.chips[0x4D].fifos["RHR"])[-2:] == [7, 8]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,10 +34,13 @@ from hwtool_registers.bus import (
     Sent,
 )
 from hwtool_sim.board import bus_of
+from hwtool_sim.control import Bench
+from hwtool_sim.faults import Fault, FaultKind
 from hwtool_sim.process import SimConnection, SimServer
 from hwtool_sim.remote import RemoteSimBus
 
 LIMIT_S = 20.0
+BUS = "i2c0"
 CHIPS = {0x20: "mcp23017"}
 READ = RegisterRead(0x20, Space.MEMORY, 0x14, 1)
 WRITE = RegisterWrite(0x20, Space.MEMORY, 0x14, b"\x5a")
@@ -49,9 +54,9 @@ def path() -> Iterator[str]:
 
 
 @contextmanager
-def serving(path: str) -> Iterator[SimServer]:
+def serving(path: str, bench: Bench | None = None) -> Iterator[SimServer]:
     """A simulator in a thread of this process."""
-    server = SimServer(path, bus_of({0x20: bundled("mcp23017")}))
+    server = SimServer(path, bench or Bench({BUS: bus_of({0x20: bundled("mcp23017")})}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server
@@ -100,33 +105,110 @@ def ended_at_last(bus: RemoteSimBus) -> Iterator[RemoteSimBus]:
 
 def test_remote_when_a_simulator_runs_then_it_is_joined_and_left_running(path: str) -> None:
     with serving(path) as server:
-        bus = RemoteSimBus(path, None)
+        bus = RemoteSimBus(path, BUS, None)
         assert isinstance(bus, bus_contract.Testifies)
         assert isinstance(bus, Closes)
         assert not bus.inline
         assert bus.perform(WRITE) == Confirmed()
         assert bus.perform(READ) == Confirmed(b"\x5a")
         assert bus.perform(RegisterRead(0x33, Space.MEMORY, 0, 1)) == Rejected("no acknowledge at 0x33", "address-nack")
-        assert bus.boot_evidence(0x20) == server.bus.boot_evidence(0x20)
+        assert bus.boot_evidence(0x20) == server.bench.buses[BUS].boot_evidence(0x20)
         assert bus.boot_evidence(0x33) is None
         bus.close()
         bus.close()
-        assert RemoteSimBus(path, None).perform(READ) == Confirmed(b"\x5a")
-        assert server.bus.chips[0x20].executed == {("OLATA", "write"): 1, ("OLATA", "read"): 2}
+        again = RemoteSimBus(path, BUS, None)
+        assert again.perform(READ) == Confirmed(b"\x5a")
+        again.close()
+        assert server.bench.buses[BUS].chips[0x20].executed == {("OLATA", "write"): 1, ("OLATA", "read"): 2}
 
 
-def test_remote_when_two_daemons_join_then_they_see_one_chip(path: str) -> None:
-    with serving(path):
-        one, two = RemoteSimBus(path, None), RemoteSimBus(path, CHIPS)
+def test_remote_when_a_second_daemon_joins_then_it_is_refused_until_the_first_has_closed(path: str) -> None:
+    with serving(path) as server:
+        one, two = RemoteSimBus(path, BUS, None), RemoteSimBus(path, BUS, CHIPS)
         one.perform(WRITE)
+        in_use = f"bus {BUS} of the simulator at {path} is in use by another daemon"
+        with pytest.raises(OSError, match=re.escape(in_use)) as refused:
+            two.open()
+        assert refused.value.errno == errno.EBUSY
+        answer = two.perform(READ)
+        assert isinstance(answer, Rejected)
+        assert answer.proof == "port-not-opened"
+        assert server.bench.buses[BUS].chips[0x20].executed == {("OLATA", "write"): 1}
+        one._hang_up()  # a lost connection does not give the bus away
+        with pytest.raises(OSError, match="in use"):
+            two.open()
+        control = SimConnection(path)  # who controls is no master
+        assert control.ask({"control": "counts"})["transfers"] == 1
+        control.close()
+        one.close()
         assert two.perform(READ) == Confirmed(b"\x5a")
         two.close()  # it started nothing, so it stops nothing
         assert one.perform(READ) == Confirmed(b"\x5a")
         one.close()
+        assert Path(f"{path}.{BUS}.lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_remote_when_two_buses_of_one_process_are_joined_then_neither_keeps_the_other_out(path: str) -> None:
+    bench = Bench({"one": bus_of({0x20: bundled("mcp23017")}), "two": bus_of({0x20: bundled("mcp23017")})})
+    with serving(path, bench):
+        one, two = RemoteSimBus(path, "one", None), RemoteSimBus(path, "two", None)
+        assert one.perform(WRITE) == Confirmed()
+        assert two.perform(READ) == Confirmed(b"\x00")
+        assert one.boot_evidence(0x20) != two.boot_evidence(0x20)
+        one.close()
+        two.close()
+
+
+def test_remote_when_the_process_has_no_such_bus_then_opening_says_which_there_are_and_leaves_no_lock(
+    path: str,
+) -> None:
+    with serving(path):
+        bus = RemoteSimBus(path, "spi0", None)
+        with pytest.raises(OSError, match="there is no 'spi0'; there are i2c0"):
+            bus.open()
+        answer = bus.perform(READ)
+        assert isinstance(answer, Rejected)
+        assert answer.proof == "port-not-opened"
+        assert (bus._held, bus._connection) == (None, None)
+
+
+def test_remote_when_the_bus_is_unplugged_then_proved_absent_and_quiesce_fails_until_it_is_back(path: str) -> None:
+    with serving(path) as server:
+        bus = RemoteSimBus(path, BUS, None)
+        bus.perform(WRITE)
+        evidence = bus.boot_evidence(0x20)
+        server.bench.buses[BUS].unplug(power=True)
+        assert bus.perform(READ) == Rejected("the simulated bus is unplugged", "port-not-opened")
+        assert bus.boot_evidence(0x20) is None
+        with pytest.raises(OSError, match="unplugged"):
+            bus.quiesce(0.0)
+        server.bench.buses[BUS].plug()
+        bus.quiesce(0.0)
+        assert bus.perform(READ) == Confirmed(b"\x00")
+        assert bus.boot_evidence(0x20) not in (evidence, None)
+        bus.close()
+
+
+def test_remote_when_quiesced_then_what_has_come_in_meanwhile_is_dropped(path: str) -> None:
+    with serving(path) as server:
+        sim = server.bench.buses[BUS]
+        moments = [0.0]
+        sim.clock = lambda: moments[-1]
+        sim.chips[0x20].values |= {"OLATA": 0x5A, "OLATB": 0xC3}
+        bus = RemoteSimBus(path, BUS, None)
+        other = RegisterRead(0x20, Space.MEMORY, 0x15, 1)
+        for asked_s, quiesced_s, value in ((0.0, 0.4, b"\x5a"), (1.0, 1.6, b"\xc3")):
+            moments.append(asked_s)
+            sim.plan(Fault(FaultKind.LATE_REPLY, 0x20, late_s=0.5))
+            assert isinstance(bus.perform(READ), Ambiguous)
+            moments.append(quiesced_s)
+            bus.quiesce(0.0)
+            assert bus.perform(other) == Confirmed(value)
+        bus.close()
 
 
 def test_remote_when_no_simulator_runs_then_proved_not_sent(path: str) -> None:
-    bus = RemoteSimBus(path, None)
+    bus = RemoteSimBus(path, BUS, None)
     answer = bus.perform(WRITE)
     assert isinstance(answer, Rejected)
     assert answer.proof == "port-not-opened"
@@ -144,7 +226,7 @@ def test_remote_when_no_simulator_runs_then_proved_not_sent(path: str) -> None:
 def test_remote_when_quiesced_then_it_waits_and_begins_a_new_connection(path: str) -> None:
     waits: list[float] = []
     with serving(path) as server:
-        bus = RemoteSimBus(path, None, clock=lambda: 100.0, sleep=waits.append)
+        bus = RemoteSimBus(path, BUS, None, clock=lambda: 100.0, sleep=waits.append)
         bus.perform(WRITE)
         first = bus._connection
         bus.quiesce(100.5)
@@ -152,12 +234,12 @@ def test_remote_when_quiesced_then_it_waits_and_begins_a_new_connection(path: st
         assert waits == [0.5]
         assert bus._connection is not first
         assert bus.perform(READ) == Confirmed(b"\x5a")
-        assert len(server.bus.log) == 2
+        assert len(server.bench.buses[BUS].log) == 2
         bus.close()
 
 
 class Scripted:
-    """A listener that answers one request on each connection: with a scripted line, or by hanging up."""
+    """A listener that lets a bus join and answers one request on each connection: by a scripted line, or silence."""
 
     def __init__(self, path: str, *answers: bytes) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -171,6 +253,9 @@ class Scripted:
         for answer in answers:
             near, _ = self._listener.accept()
             with near, near.makefile("rwb") as lines:
+                assert json.loads(lines.readline()) == {"bus": BUS, "join": True}
+                lines.write(b'{"joined": "i2c0"}\n')
+                lines.flush()
                 self.requests.append(json.loads(lines.readline()))
                 lines.write(answer)
 
@@ -188,7 +273,7 @@ def test_remote_when_the_process_goes_away_then_ambiguous_and_the_next_transfer_
     path: str, last_words: bytes
 ) -> None:
     sim = Scripted(path, last_words, confirmed("5a"))
-    bus = RemoteSimBus(path, None)
+    bus = RemoteSimBus(path, BUS, None)
     assert bus.perform(WRITE) == Ambiguous(Sent.REPLY, "the simulator went away: the simulator went away")
     assert bus.perform(READ) == Confirmed(b"\x5a")
     assert [r["transfer"]["do"] for r in sim.requests] == ["write", "read"]  # each was sent once
@@ -210,7 +295,7 @@ def test_remote_when_an_answer_comes_then_only_known_words_are_believed(
     path: str, _what: str, shown: dict[str, Any], answer: Answer
 ) -> None:
     sim = Scripted(path, json.dumps(shown).encode() + b"\n")
-    bus = RemoteSimBus(path, None)
+    bus = RemoteSimBus(path, BUS, None)
     assert bus.perform(READ) == answer
     sim.close()
     bus.close()
@@ -218,11 +303,11 @@ def test_remote_when_an_answer_comes_then_only_known_words_are_believed(
 
 def test_remote_when_the_connection_is_gone_then_asking_says_so(path: str) -> None:
     with pytest.raises(ConnectionResetError, match="not connected"):
-        RemoteSimBus(path, None)._ask({"control": "counts"})
+        RemoteSimBus(path, BUS, None)._ask({"control": "counts"})
 
 
 def test_process_when_started_then_it_works_and_close_ends_it(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         assert bus.perform(WRITE) == Confirmed()
         assert started(bus) != os.getpid()
         assert bus.perform(READ) == Confirmed(b"\x5a")
@@ -235,7 +320,7 @@ def test_process_when_started_then_it_works_and_close_ends_it(path: str) -> None
 
 
 def test_process_when_it_was_stopped_then_quiesce_starts_another_with_new_evidence(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         bus.perform(WRITE)
         first, evidence = bus._started, bus.boot_evidence(0x20)
         assert first is not None
@@ -249,13 +334,13 @@ def test_process_when_it_was_stopped_then_quiesce_starts_another_with_new_eviden
 
 
 def test_process_when_the_bus_is_dropped_without_close_then_the_chips_live_on(path: str) -> None:
-    bus = RemoteSimBus(path, CHIPS)
+    bus = RemoteSimBus(path, BUS, CHIPS)
     bus.perform(WRITE)
     pid, evidence = started(bus), bus.boot_evidence(0x20)
     del bus
     gc.collect()
     try:
-        again = RemoteSimBus(path, CHIPS)
+        again = RemoteSimBus(path, BUS, CHIPS)
         assert again.perform(READ) == Confirmed(b"\x5a")
         assert again.boot_evidence(0x20) == evidence
         again.close()
@@ -265,7 +350,7 @@ def test_process_when_the_bus_is_dropped_without_close_then_the_chips_live_on(pa
 
 
 def test_process_when_it_cannot_start_then_proved_not_sent(path: str, capfd: pytest.CaptureFixture[str]) -> None:
-    bus = RemoteSimBus(path, {0x20: "no_such_chip"})
+    bus = RemoteSimBus(path, BUS, {0x20: "no_such_chip"})
     answer = bus.perform(READ)
     assert isinstance(answer, Rejected)
     assert answer.proof == "port-not-opened"
@@ -276,7 +361,7 @@ def test_process_when_it_cannot_start_then_proved_not_sent(path: str, capfd: pyt
 
 def test_process_when_it_does_not_start_in_time_then_proved_not_sent(path: str) -> None:
     moments = iter([0.0, 1000.0])
-    with ended_at_last(RemoteSimBus(path, CHIPS, clock=lambda: next(moments))) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS, clock=lambda: next(moments))) as bus:
         answer = bus.perform(READ)
         assert isinstance(answer, Rejected)
         assert "did not start" in answer.fault
@@ -290,7 +375,7 @@ def kill(bus: RemoteSimBus) -> None:
 
 
 def test_process_when_it_was_killed_then_the_transfer_is_ambiguous_and_the_next_finds_new_chips(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         bus.perform(WRITE)
         evidence = bus.boot_evidence(0x20)
         kill(bus)
@@ -305,7 +390,7 @@ def test_process_when_it_was_killed_then_the_transfer_is_ambiguous_and_the_next_
 
 
 def test_process_when_it_was_killed_then_evidence_is_an_os_error_and_the_bus_hangs_up(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         bus.perform(WRITE)
         kill(bus)
         with pytest.raises(OSError, match=r"Broken pipe|reset by peer|went away"):
@@ -316,7 +401,7 @@ def test_process_when_it_was_killed_then_evidence_is_an_os_error_and_the_bus_han
 
 
 def test_process_when_it_was_killed_then_close_says_nothing(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         bus.perform(WRITE)
         kill(bus)
         bus.close()
@@ -325,7 +410,7 @@ def test_process_when_it_was_killed_then_close_says_nothing(path: str) -> None:
 
 
 def test_process_when_the_connection_was_lost_then_close_stops_it_all_the_same(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         bus.perform(WRITE)
         bus._hang_up()
         assert close_and_wait(bus) == 0
@@ -333,7 +418,7 @@ def test_process_when_the_connection_was_lost_then_close_stops_it_all_the_same(p
 
 
 def test_process_when_the_connection_breaks_while_it_is_asked_to_stop_then_close_terminates_it(path: str) -> None:
-    with ended_at_last(RemoteSimBus(path, CHIPS)) as bus:
+    with ended_at_last(RemoteSimBus(path, BUS, CHIPS)) as bus:
         bus.perform(WRITE)
         assert bus._connection is not None
         bus._connection._socket.shutdown(socket.SHUT_RDWR)

@@ -21,6 +21,7 @@ from hwtool.session import ProtocolError
 from hwtool_contracts.messages import METHODS
 from hwtool_registers.bus import RegisterWrite
 from hwtool_sim.board import bus_of
+from hwtool_sim.control import Bench
 from hwtool_sim.process import SimServer
 from tests.running import LIMIT_S, RunningDaemon, command_line, no_daemon
 
@@ -302,7 +303,7 @@ def test_daemon_when_told_to_stop_during_banked_reads_then_no_bank_is_left_selec
     running.store.mkdir(mode=0o700)
     devices = [d for d in bench().devices.values() if d.bus == "i2c0"]
     bus = bus_of({d.address: d.contract for d in devices})  # joined by the daemon, and still there after it
-    with SimServer(str(running.store / "sim-i2c0.sock"), bus) as simulator:
+    with SimServer(str(running.store / "sim-i2c0.sock"), Bench({"i2c0": bus})) as simulator:
         threading.Thread(target=simulator.serve_forever, daemon=True).start()
         with running:
 

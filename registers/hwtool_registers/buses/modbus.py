@@ -117,7 +117,7 @@ def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
     if frame[0] != transfer.address or frame[1] & 0x7F != function:
         return Ambiguous(Sent.REPLY, f"reply of unit {frame[0]} function {frame[1]:#04x} to another request")
     if frame[1] & 0x80:
-        return _exception(transfer, frame[2])
+        return exception_answer(transfer, frame[2])
     match transfer:
         case RegisterRead():
             data = frame[3:-2]
@@ -131,7 +131,8 @@ def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
             return Confirmed()
 
 
-def _exception(transfer: RegisterRead | RegisterWrite, code: int) -> Answer:
+def exception_answer(transfer: RegisterRead | RegisterWrite, code: int) -> Answer:
+    """What an exception reply says about the request: the proof table applied to its code."""
     fault = f"Modbus exception {code:02X} ({EXCEPTIONS.get(code, 'not in the standard')})"
     atomic = not isinstance(transfer, RegisterWrite) or transfer.atomic
     if code in PROVES_ALWAYS or (code in PROVES_IF_ATOMIC and atomic):

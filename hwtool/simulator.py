@@ -1,0 +1,55 @@
+"""What a simulator serves of a board: its simulated buses on one socket, its serial lines on ptys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from hwtool.buses import MAX_SOCKET_PATH_BYTES
+from hwtool.config import Board
+from hwtool_contracts.model import Contract
+
+
+@dataclass(slots=True)
+class Served:
+    """The chips of a board by bus and address, and where the buses are found.
+
+    Attributes:
+        socket: of the simulated buses, and of the controls of all.
+        lines: paths of the buses that are serial lines.
+    """
+
+    socket: str = ""
+    buses: dict[str, dict[int, Contract]] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
+
+
+def served(board: Board, socket: str | None) -> Served:
+    """What is to be served, at `socket` or else where the board's own buses look for it.
+
+    Raises:
+        ValueError: it is not clear where, or the path is too long.
+    """
+    found = Served()
+    named: dict[str, str | None] = {}
+    for spec in board.buses.values():
+        found.buses[spec.name] = {d.address: d.contract for d in board.devices.values() if d.bus == spec.name}
+        match spec.kind:
+            case "sim":
+                named[spec.name] = spec.socket
+            case "modbus-rtu":
+                found.lines[spec.name] = spec.path or ""
+            case _:
+                assert_never(spec.kind)
+    if socket is None:
+        if len(set(named.values())) > 1:
+            told = ", ".join(f"{name} {path or 'none'}" for name, path in named.items())
+            raise ValueError(f"the simulated buses name different sockets ({told}); say one for all with --socket PATH")
+        socket = next(iter(named.values()), None)
+    if socket is None:
+        names = ", ".join(named) or "a line"
+        raise ValueError(f'no socket for {names}: say --socket PATH, or socket = "PATH" in the board')
+    if len(socket.encode()) > MAX_SOCKET_PATH_BYTES:
+        raise ValueError(f"the socket path {socket} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
+    found.socket = socket
+    return found

@@ -1,0 +1,96 @@
+"""The slave's half of Modbus RTU: request frames become transfers, and what a chip said becomes reply frames. Pure.
+
+Functions 03, 04, 06 and 16. A frame becomes the transfer that hwtool_registers.plan would send for it, so that a chip
+answers the same on a line as on the simulated bus. Exceptions: 01 for a function the chip has not, 02 for a place where
+it has nothing, 03 for a quantity it does not take.
+
+Source: Modbus Application Protocol V1.1b3, 6 and 7.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hwtool_contracts.model import BusAccess, Space
+from hwtool_registers.bus import Confirmed, RegisterRead, RegisterWrite
+from hwtool_registers.buses.modbus import framed
+from hwtool_sim.bus import Taken
+from hwtool_sim.chip import NotThere
+from hwtool_sim.faults import Fault, FaultKind
+
+FRAGMENT_BYTES: Final = 3
+MAX_READ: Final = 125  # registers of one frame: 6.3
+MAX_WRITE: Final = 123  # 6.12
+NO_SUCH_FUNCTION: Final = 0x01
+NO_SUCH_QUANTITY: Final = 0x03
+
+
+def length_of(begun: bytes) -> int | None:
+    """How long the request frame is that begins like this; None: not known (yet)."""
+    if len(begun) < 2:
+        return None
+    if begun[1] in (3, 4, 6):
+        return 8
+    if begun[1] == 16 and len(begun) > 6:
+        return 9 + begun[6]
+    return None
+
+
+def request_in(frame: bytes, access: BusAccess | None) -> RegisterRead | RegisterWrite | int:
+    """The transfer that a frame asks for, or the exception that answers it whatever the device holds.
+
+    Args:
+        access: how the device is reached; None: there is none.
+    """
+    offset_bytes = 1 if access is None else access.offset_bytes
+    modbus = None if access is None else access.modbus
+    unit, function, body = frame[0], frame[1], frame[2:-2]
+    if function not in (3, 4, 6, 16):
+        return NO_SUCH_FUNCTION
+    if len(body) < 4 or (function != 16 and len(body) != 4):
+        return NO_SUCH_QUANTITY
+    offset, word = int.from_bytes(body[:2], "big"), int.from_bytes(body[2:4], "big")
+    match function:
+        case 3 | 4:
+            if not 1 <= word <= MAX_READ:
+                return NO_SUCH_QUANTITY
+            space = Space.HOLDING if function == 3 else Space.INPUT
+            return RegisterRead(unit, space, offset, 2 * word, offset_bytes, function)
+        case 6:
+            return RegisterWrite(unit, Space.HOLDING, offset, body[2:4], offset_bytes, 6)
+        case _:
+            data = body[5:]
+            if not 1 <= word <= MAX_WRITE or body[4] != len(data) or len(data) != 2 * word:
+                return NO_SUCH_QUANTITY
+            atomic = word == 1 or (modbus is not None and modbus.atomic_multi)
+            return RegisterWrite(unit, Space.HOLDING, offset, data, offset_bytes, 16, atomic)
+
+
+def exception_frame(unit: int, function: int, code: int) -> bytes:
+    """The reply that refuses a request."""
+    return framed(bytes([unit, function | 0x80, code]))
+
+
+def replies_to(frame: bytes, taken: Taken) -> list[bytes]:
+    """The frames that come back for a request, with what the planned loss makes of them."""
+    unit, function = frame[0], frame[1]
+    match taken.said:
+        case Confirmed(data):
+            reply = framed(frame[:2] + bytes([len(data)]) + data) if function in (3, 4) else framed(frame[:6])
+        case NotThere() as refusal:
+            reply = exception_frame(unit, function, refusal.exception)
+        case None:
+            reply = b""
+    match taken.loss:
+        case Fault(kind=FaultKind.EXCEPTION, code=int(code)):
+            return [exception_frame(unit, function, code)]
+        case Fault(kind=FaultKind.REPLY_LOST | FaultKind.DATA_NACK):
+            return []
+        case Fault(kind=FaultKind.DUPLICATED) if reply:
+            return [reply, reply]
+        case Fault(kind=FaultKind.TRUNCATED):
+            return [reply[:FRAGMENT_BYTES]] if reply else []
+        case Fault(kind=FaultKind.CORRUPTED) if reply:
+            return [reply[:-1] + bytes([reply[-1] ^ 0xFF])]
+        case _:
+            return [reply] if reply else []

@@ -1,0 +1,321 @@
+"""Planned faults on the simulated bus: events, replies that come late or twice or broken, a bus that vanishes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hwtool_contracts.library import bundled
+from hwtool_contracts.model import Space
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_sim.board import chip_at_power_on
+from hwtool_sim.bus import SimBus
+from hwtool_sim.chip import Chip
+from hwtool_sim.faults import Fault, FaultKind
+
+MEMORY, HOLDING, INPUT = Space.MEMORY, Space.HOLDING, Space.INPUT
+LATCH_A, LATCH_B = 0x14, 0x15
+READ = RegisterRead(0x20, MEMORY, LATCH_A, 1)
+READ_B = RegisterRead(0x20, MEMORY, LATCH_B, 1)
+WRITE = RegisterWrite(0x20, MEMORY, LATCH_A, b"\x5a")
+WIDE = RegisterWrite(1, HOLDING, 0x0014, b"\x41\x00\x00\x00", function=16)  # the sdm120's demand period
+LATE = Ambiguous(Sent.REPLY, "no reply (planned fault: late reply)")
+
+
+class Bench:
+    """An expander at 0x20 and a meter at 1 on one bus, and a clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.slept: list[float] = []
+        chips = {0x20: chip_at_power_on(bundled("mcp23017")), 1: chip_at_power_on(bundled("sdm120"))}
+        self.bus = SimBus(chips, sleep=self.slept.append, clock=lambda: self.now_s)
+
+    @property
+    def expander(self) -> Chip:
+        return self.bus.chips[0x20]
+
+    def fault(self, kind: FaultKind, address: int = 0x20, **parts: Any) -> None:
+        self.bus.plan(Fault(kind, address, **parts))
+
+    def ask(self, *transfers: RegisterRead | RegisterWrite) -> list[Answer]:
+        return [self.bus.perform(t) for t in transfers]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize(("when", "held"), [("before", 0x5A), ("after", 0x00)])
+def test_reset_when_planned_around_a_write_then_the_state_tells_which_came_first(
+    bench: Bench, when: str, held: int
+) -> None:
+    nonce = bench.expander.nonce
+    bench.fault(FaultKind.RESET, when=when)
+    assert bench.ask(WRITE) == [Confirmed()]
+    assert bench.expander.nonce != nonce
+    assert bench.expander.values["OLATA"] == held
+    assert bench.expander.executed == {("OLATA", "write"): 1}
+
+
+@pytest.mark.parametrize(("when", "held"), [("before", 0x5A), ("after", 0x77)])
+@pytest.mark.parametrize(
+    "what", [{"register": "OLATA", "value": 0x77}, {"offset_written": LATCH_A, "data": "77"}], ids=["register", "place"]
+)
+def test_foreign_when_another_master_writes_then_it_is_counted_apart(
+    bench: Bench, when: str, held: int, what: dict[str, Any]
+) -> None:
+    bench.fault(FaultKind.FOREIGN, when=when, **what)
+    assert bench.ask(WRITE, WRITE) == [Confirmed(), Confirmed()]
+    assert bench.expander.executed == {("OLATA", "write"): 2}
+    assert bench.expander.foreign == {("OLATA", "write"): 1}
+    bench.fault(FaultKind.FOREIGN, when=when, **what)
+    bench.ask(WRITE)
+    assert bench.expander.values["OLATA"] == held
+
+
+def test_foreign_when_it_writes_where_nothing_is_then_nothing_is_written(bench: Bench) -> None:
+    bench.fault(FaultKind.FOREIGN, offset_written=0x16, data="77")
+    assert bench.ask(WRITE, READ) == [Confirmed(), Confirmed(b"\x5a")]
+    assert bench.expander.foreign == {}
+
+
+def test_foreign_when_it_comes_with_an_input_read_then_it_writes_holding_registers(bench: Bench) -> None:
+    bench.fault(FaultKind.FOREIGN, 1, offset_written=0x0014, data="41000000")
+    bench.ask(RegisterRead(1, INPUT, 0, 4, function=4))
+    (written,) = bench.bus.chips[1].foreign
+    assert bench.bus.chips[1].values[written[0]] == 0x41000000
+
+
+def test_events_when_several_match_then_all_fire_and_the_first_loss_decides(bench: Bench) -> None:
+    nonce = bench.expander.nonce
+    bench.fault(FaultKind.RESET)
+    bench.fault(FaultKind.REPLY_LOST)
+    bench.fault(FaultKind.FOREIGN, register="OLATB", value=1)
+    bench.fault(FaultKind.NACK)
+    bench.fault(FaultKind.FOREIGN, register="OLATB", value=2, when="after")
+    assert bench.ask(WRITE) == [Ambiguous(Sent.REPLY, "no reply (planned fault: reply lost)")]
+    assert (bench.expander.values["OLATA"], bench.expander.values["OLATB"]) == (0x5A, 2)
+    assert bench.expander.nonce != nonce
+    assert bench.expander.foreign == {("OLATB", "write"): 2}
+    assert [f.times for f in bench.bus.faults] == [0, 0, 0, 1, 0]  # the second loss waits its turn
+    assert isinstance(bench.ask(WRITE)[0], Rejected)
+    assert bench.expander.executed == {("OLATA", "write"): 1}
+
+
+def test_events_when_the_chip_is_not_reached_then_they_happen_all_the_same(bench: Bench) -> None:
+    bench.fault(FaultKind.REQUEST_LOST)
+    bench.fault(FaultKind.FOREIGN, register="OLATA", value=3)
+    bench.ask(WRITE)
+    assert (bench.expander.executed, bench.expander.values["OLATA"]) == ({}, 3)
+
+
+def late_read(bench: Bench) -> None:
+    """Latch A holds 5A, latch B C3, and the reply of a read of A is due in half a second."""
+    bench.expander.values |= {"OLATA": 0x5A, "OLATB": 0xC3}
+    bench.fault(FaultKind.LATE_REPLY, access="read", late_s=0.5)
+    assert bench.ask(READ) == [LATE]
+    assert bench.expander.executed == {("OLATA", "read"): 1}
+
+
+def test_late_reply_when_the_next_read_goes_out_before_it_came_then_it_is_taken_for_its_answer(bench: Bench) -> None:
+    late_read(bench)
+    assert bench.ask(READ_B) == [Confirmed(b"\x5a")]  # the wrong value: that is the fault
+    assert bench.ask(READ_B) == [Confirmed(b"\xc3")]  # its own answer was emptied from the buffer, this one is new
+    assert bench.expander.executed == {("OLATA", "read"): 1, ("OLATB", "read"): 2}
+
+
+def test_late_reply_when_it_came_before_the_next_read_then_the_buffer_was_emptied(bench: Bench) -> None:
+    late_read(bench)
+    bench.now_s += 0.5
+    assert bench.ask(READ_B) == [Confirmed(b"\xc3")]
+
+
+def test_late_reply_when_drained_after_it_came_then_it_is_gone_and_drained_before_it_is_not(bench: Bench) -> None:
+    late_read(bench)
+    bench.bus.quiesce(100.4)
+    assert bench.slept == [pytest.approx(0.4)]
+    assert bench.ask(READ_B) == [Confirmed(b"\x5a")]
+    bench.fault(FaultKind.LATE_REPLY, late_s=0.5)
+    assert bench.ask(READ) == [LATE]
+    bench.bus.quiesce(100.5)
+    assert bench.ask(READ_B) == [Confirmed(b"\xc3")]
+
+
+UNLIKE = [
+    ("a write", WRITE),
+    ("a longer read", RegisterRead(0x20, MEMORY, LATCH_A, 2)),
+    ("another device", RegisterRead(1, INPUT, 0, 4, function=4)),
+]
+
+
+@pytest.mark.parametrize(("_what", "following"), UNLIKE, ids=[u[0] for u in UNLIKE])
+def test_late_reply_when_the_next_access_is_of_another_form_then_it_is_ambiguous_and_the_chip_acts(
+    bench: Bench, _what: str, following: RegisterRead | RegisterWrite
+) -> None:
+    late_read(bench)
+    (answer,) = bench.ask(following)
+    assert isinstance(answer, Ambiguous)
+    assert answer.stage is Sent.REPLY
+    assert answer.fault.startswith("the reply to another request came")
+    assert sum(sum(c.executed.values()) for c in bench.bus.chips.values()) >= 2
+    assert isinstance(bench.ask(following)[0], Confirmed)
+
+
+WRITES = [
+    ("the same write", WRITE, True),
+    ("another value", RegisterWrite(0x20, MEMORY, LATCH_A, b"\x5b"), False),
+    ("another place", RegisterWrite(0x20, MEMORY, LATCH_B, b"\x5a"), False),
+    ("a longer write", RegisterWrite(0x20, MEMORY, LATCH_A, b"\x5a\x5b"), False),
+]
+
+
+@pytest.mark.parametrize(("_what", "following", "passes"), WRITES, ids=[w[0] for w in WRITES])
+def test_late_echo_when_the_next_write_goes_out_then_it_passes_only_for_the_same_write(
+    bench: Bench, _what: str, following: RegisterWrite, passes: bool
+) -> None:
+    bench.fault(FaultKind.LATE_REPLY, late_s=0.5)
+    assert bench.ask(WRITE) == [LATE]
+    (answer,) = bench.ask(following)
+    assert (answer == Confirmed()) is passes
+    assert sum(bench.expander.executed.values()) >= 2
+
+
+def test_late_reply_when_the_next_request_is_lost_then_it_still_comes(bench: Bench) -> None:
+    late_read(bench)
+    bench.fault(FaultKind.REQUEST_LOST)
+    assert bench.ask(READ_B, READ_B) == [Confirmed(b"\x5a"), Confirmed(b"\xc3")]
+    assert bench.expander.executed == {("OLATA", "read"): 1, ("OLATB", "read"): 1}
+
+
+def test_late_replies_when_there_are_two_then_they_come_in_order(bench: Bench) -> None:
+    late_read(bench)
+    bench.fault(FaultKind.LATE_REPLY, late_s=0.1)
+    assert bench.ask(READ_B) == [Confirmed(b"\x5a")]
+    assert bench.ask(READ) == [Confirmed(b"\xc3")]  # it would be due sooner, and waits for the one before it
+    assert bench.ask(READ) == [Confirmed(b"\x5a")]
+
+
+def test_duplicated_reply_when_the_next_request_goes_out_then_the_copy_was_emptied(bench: Bench) -> None:
+    bench.expander.values |= {"OLATA": 0x5A, "OLATB": 0xC3}
+    bench.fault(FaultKind.DUPLICATED)
+    assert bench.ask(READ, READ_B) == [Confirmed(b"\x5a"), Confirmed(b"\xc3")]
+    assert bench.expander.executed == {("OLATA", "read"): 1, ("OLATB", "read"): 1}
+
+
+NACKS = [(0, {}, {"IODIRA": 0xFF, "IODIRB": 0xFF}), (1, {"IODIRA": 1}, {"IODIRA": 0x12, "IODIRB": 0xFF})]
+
+
+@pytest.mark.parametrize(("after_bytes", "executed", "held"), NACKS, ids=["at-once", "after-one"])
+def test_data_nack_when_it_strikes_a_burst_then_the_chip_has_what_came_before_it(
+    bench: Bench, after_bytes: int, executed: dict[str, int], held: dict[str, int]
+) -> None:
+    bench.fault(FaultKind.DATA_NACK, after_bytes=after_bytes)
+    burst = RegisterWrite(0x20, MEMORY, 0x00, b"\x12\x34")
+    wanted = Ambiguous(Sent.DATA, f"no acknowledge after {after_bytes} data byte(s) (planned fault)")
+    assert bench.ask(RegisterRead(0x20, MEMORY, 0x00, 1), burst) == [Confirmed(b"\xff"), wanted]  # a read is not struck
+    written = {name: n for (name, access), n in bench.expander.executed.items() if access == "write"}
+    assert written == executed
+    assert {name: bench.expander.values[name] for name in held} == held
+
+
+EXCEPTIONS: list[tuple[int, bool, type]] = [
+    (0x02, True, Rejected),
+    (0x04, True, Ambiguous),
+    (0x06, False, Rejected),
+    (0x02, False, Ambiguous),
+]
+
+
+@pytest.mark.parametrize(("code", "atomic", "kind"), EXCEPTIONS)
+@pytest.mark.parametrize("acts", [False, True])
+def test_exception_when_a_modbus_device_answers_with_it_then_the_proof_table_of_modbus_decides(
+    bench: Bench, code: int, atomic: bool, kind: type, acts: bool
+) -> None:
+    bench.fault(FaultKind.EXCEPTION, 1, code=code, acts=acts)
+    write = RegisterWrite(1, HOLDING, 0x0014, b"\x41\x00\x00\x00", function=16, atomic=atomic)
+    (answer,) = bench.ask(write)
+    assert type(answer) is kind
+    if isinstance(answer, Rejected):
+        assert answer.proof == f"modbus-exception-{code:02X}"
+    assert sum(bench.bus.chips[1].executed.values()) == acts
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_unplug_when_the_bus_vanishes_at_an_access_then_it_is_proved_absent_until_it_is_plugged(
+    bench: Bench, power: bool
+) -> None:
+    bench.ask(WRITE)
+    nonce = bench.expander.nonce
+    bench.fault(FaultKind.UNPLUG, power=power)
+    absent = Rejected("the simulated bus is unplugged", "port-not-opened")
+    gone = Ambiguous(Sent.DATA, "the bus vanished (planned fault: unplug)")
+    assert bench.ask(READ, READ, WIDE) == [gone, absent, absent]
+    assert bench.bus.boot_evidence(0x20) is None
+    with pytest.raises(OSError, match="the simulated bus is unplugged"):
+        bench.bus.quiesce(0.0)
+    assert bench.expander.nonce == nonce
+    bench.bus.plug()
+    assert bench.ask(READ) == [Confirmed(b"\x00" if power else b"\x5a")]
+    assert (bench.bus.boot_evidence(0x20) == nonce) is not power
+    assert bench.expander.executed == {("OLATA", "write"): 1, ("OLATA", "read"): 1}
+    assert bench.bus.transfers == 5
+
+
+def test_unplug_when_a_reply_is_under_way_then_it_never_arrives(bench: Bench) -> None:
+    late_read(bench)
+    bench.bus.unplug()
+    bench.bus.plug()
+    assert bench.ask(READ_B) == [Confirmed(b"\xc3")]
+
+
+def test_inline_when_nothing_sleeps_then_the_bus_may_run_in_the_event_loop(bench: Bench) -> None:
+    bench.fault(FaultKind.LATE_REPLY, late_s=5.0)
+    bench.fault(FaultKind.UNPLUG)
+    assert bench.bus.inline
+    bench.ask(READ, READ)
+    assert bench.slept == []
+
+
+def test_absent_chip_when_a_loss_needs_one_then_its_address_is_not_acknowledged(bench: Bench) -> None:
+    absent = RegisterWrite(0x33, MEMORY, 0, b"\x00")
+    for kind in (FaultKind.LATE_REPLY, FaultKind.DATA_NACK, FaultKind.EXCEPTION, FaultKind.HANG, FaultKind.RESET):
+        bench.bus.faults = [Fault(kind, 0x33, late_s=1.0, code=4)]
+        assert bench.ask(absent) == [Rejected("no acknowledge at 0x33", "address-nack")]
+    assert bench.slept == []
+
+
+UNFIT: list[tuple[FaultKind, dict[str, Any], str]] = [
+    (FaultKind.LATE_REPLY, {}, "late_reply needs late_s above 0"),
+    (FaultKind.EXCEPTION, {}, "exception needs code"),
+    (FaultKind.EXCEPTION, {"code": 4}, "exception: at 0x20 is no Modbus device"),
+    (FaultKind.EXCEPTION, {"code": 4, "address": 9}, "exception: at 0x09 is no Modbus device"),
+    (FaultKind.DATA_NACK, {"access": "read"}, "data_nack strikes writes"),
+    (FaultKind.HANG, {"hang_s": float("nan")}, "finite seconds"),
+    (FaultKind.FOREIGN, {}, "foreign needs data and offset_written, or register and value"),
+    (FaultKind.FOREIGN, {"register": "OLATA"}, "foreign needs"),
+    (FaultKind.FOREIGN, {"register": "OLATA", "value": 1, "data": "00"}, "foreign needs"),
+    (FaultKind.FOREIGN, {"register": "OLATA", "value": 1, "data": "00", "offset_written": 1}, "foreign needs"),
+    (FaultKind.FOREIGN, {"data": "", "offset_written": 1}, "at least one byte"),
+    (FaultKind.FOREIGN, {"data": "xx", "offset_written": 1}, "non-hexadecimal"),
+    (FaultKind.FOREIGN, {"register": "OLATC", "value": 1}, "mcp23017 has no register OLATC; one of OLATB, OLATA"),
+    (FaultKind.FOREIGN, {"register": "OLATA", "value": 0x100}, "OLATA has 8 bits; 256 does not fit"),
+    (FaultKind.FOREIGN, {"address": 9, "register": "OLATA", "value": 1}, "no chip at 0x09"),
+]
+
+
+@pytest.mark.parametrize(("kind", "parts", "words"), UNFIT)
+def test_fault_when_it_cannot_be_had_then_it_is_refused_and_says_why(
+    bench: Bench, kind: FaultKind, parts: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        bench.fault(kind, **{"address": 0x20, **parts})
+    assert bench.bus.faults == []
+
+
+def test_request_when_it_spans_more_than_the_device_takes_then_refused_and_nothing_is_read(bench: Bench) -> None:
+    answer = bench.ask(RegisterRead(1, INPUT, 0, 162, function=4))
+    assert answer == [Rejected("sdm120 takes 80 registers a request, not 81", "no-register")]
+    assert bench.bus.chips[1].executed == {}
