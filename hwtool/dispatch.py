@@ -342,6 +342,13 @@ async def _watched(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
             )
             return Finished(None, failed(unknown, "unknown", evidence=evidence, warnings=sent.warnings), [])
+    if seen in ("unchanged", "other") and await _restarted(prepared):
+        evidence |= {"how": "restarted", "watched": True, "after": _hexed(now, prepared)}
+        message = f"{resolved.name()}: acknowledged, and the device restarted since: what it holds now tells nothing"
+        gone = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+        )
+        return Finished(None, failed(gone, "unknown", evidence=evidence, warnings=sent.warnings), [])
     alone = device.worker.spec.sole_master and is_plain(prepared.targets)
     verdict = conclude(seen, prepared.verifiable, alone)
     by_read_back = any(t.observe for t in prepared.targets)
@@ -353,6 +360,13 @@ async def _watched(
         "after": _hexed(now, prepared),
     }
     return Finished(verdict.verdict, _write_result(prepared, verdict, now, sent, evidence), [])
+
+
+async def _restarted(prepared: Prepared) -> bool:
+    """Whether the device says that it is not the one it was before the dispatch."""
+    device = prepared.resolved.device
+    now = await device.worker.boot_evidence(device.spec.address)
+    return prepared.boot is not None and now is not None and now != prepared.boot
 
 
 async def _watch(prepared: Prepared, device: Device, clock: Clock, alarms: int) -> tuple[Seen, dict[str, int]]:

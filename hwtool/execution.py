@@ -85,13 +85,14 @@ class Execution:
         if row is not None and row.device_gen != device.generation:
             return await expire(daemon, row, "the device restarted since the approval")
         prepared = await prepare(resolved)
+        prepared.boot = boot
         if row is not None:
             check_shown(row, plan_digest([prepared]))
         try:
             await device.move_home(resolved.registers if resolved.changes else [])
             check_stopped(daemon, request, (device,))
             check_time(daemon, request, after_intent=False)
-            op_id = await self._intend(request, prepared, row, boot, part)
+            op_id = await self._intend(request, prepared, row, part)
             return await self._dispatch(request, prepared, op_id, part)
         finally:
             device.home_moved()
@@ -110,8 +111,9 @@ class Execution:
         try:
             boot = await self._reach(request, device)
             prepared = await prepare_safe_state(resolved)
+            prepared.boot = boot
             check_time(self._daemon, request, after_intent=False)
-            op_id = await self._intend_safe_state(request, prepared, boot)
+            op_id = await self._intend_safe_state(request, prepared)
             reached = True
             return await self._dispatch(request, prepared, op_id, None)
         finally:
@@ -141,12 +143,10 @@ class Execution:
     async def _tried(self, op_id: int) -> None:
         await self._rules(op_id)
 
-    async def _intend(
-        self, request: Request, prepared: Prepared, row: OpRow | None, boot: str | None, part: Part | None
-    ) -> int:
+    async def _intend(self, request: Request, prepared: Prepared, row: OpRow | None, part: Part | None) -> int:
         """T1: the intent is durable when this returns; answers the op's number."""
         daemon, params, resolved = self._daemon, request.params, prepared.resolved
-        pre = {"values": prepared.before, "boot": boot}
+        pre = {"values": prepared.before, "boot": prepared.boot}
         direct = bool(resolved.approval) and row is None and part is None
         more = {"key": params.key, "reason": params.reason} | ({"direct": True} if direct else {})
         body = daemon.body("intent", request.caller, resolved, **more)
@@ -168,14 +168,14 @@ class Execution:
 
         return await self._intended(resolved.device, job)
 
-    async def _intend_safe_state(self, request: Request, prepared: Prepared, boot: str | None) -> int:
+    async def _intend_safe_state(self, request: Request, prepared: Prepared) -> int:
         """T1 of a safe state: an older one that is unknown is superseded, and nothing open is settled by rule after."""
         daemon, resolved = self._daemon, prepared.resolved
         device = resolved.device
         more = {"key": request.params.key, "reason": request.params.reason}
         body = daemon.body("intent", request.caller, resolved, **more)
         row_request = prepared.row_request(request.content or {}, request.params.reason)
-        new = new_op(daemon, request, resolved, row_request, {"values": prepared.before, "boot": boot})
+        new = new_op(daemon, request, resolved, row_request, {"values": prepared.before, "boot": prepared.boot})
         now_ns = daemon.clock.wall_ns()
 
         def job(conn: Connection) -> int:

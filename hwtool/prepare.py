@@ -46,6 +46,7 @@ class Prepared:
 
     Attributes:
         plan: the exact transfers.
+        boot: boot evidence of the device before the dispatch, None where it cannot tell.
         parts: of a safe state: the transfers of each entry; one that fails does not stop the others.
         bank: values of the selectors that the plan was built on.
         values: whole raw value of each register written.
@@ -63,6 +64,7 @@ class Prepared:
     read_rules: list[ReadRule] = field(default_factory=list)
     window_ms: int = DEFAULT_WINDOW_MS
     parts: tuple[SafePart, ...] = ()
+    boot: str | None = None
 
     @property
     def verifiable(self) -> bool:

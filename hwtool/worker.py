@@ -38,6 +38,7 @@ from hwtool_registers.bus import (
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
+NOT_OPEN: Final = frozenset({"port-not-opened", "port-vanished"})  # proofs of a bus that is not there
 
 
 class BusWorker:
@@ -165,7 +166,7 @@ class BusWorker:
         self.breaker.note(answer, self._clock.monotonic_s())
         if isinstance(answer, Ambiguous):
             self.quarantine()
-        if isinstance(answer, Rejected) and answer.proof in ("port-not-opened", "port-vanished"):
+        if isinstance(answer, Rejected) and answer.proof in NOT_OPEN:
             self._absent = answer.fault
         return answer
 
@@ -227,7 +228,10 @@ class BusWorker:
         if not isinstance(bus, Testifies):
             return None
         if getattr(bus, "inline", False):
-            return bus.boot_evidence(address)
+            try:
+                return bus.boot_evidence(address)
+            except OSError:
+                return None
         if self._wedged is not None:
             return None
         call = asyncio.get_running_loop().run_in_executor(self._thread, bus.boot_evidence, address)

@@ -85,6 +85,15 @@ class SimBus:
         """Whether `perform` returns at once, so that it may run in the event loop."""
         return not any(f.kind is FaultKind.HANG and f.times for f in self.faults)
 
+    def open(self) -> None:
+        """Nothing to be opened.
+
+        Raises:
+            OSError: the bus is unplugged.
+        """
+        if not self.plugged:
+            raise OSError(errno.ENODEV, "the simulated bus is unplugged")
+
     def boot_evidence(self, address: int) -> str | None:
         """The chip's nonce; None where no chip can be asked."""
         chip = self.chips.get(address)
@@ -198,8 +207,7 @@ class SimBus:
         rest_s = until_s - self.clock()
         if rest_s > 0:
             self._sleep(rest_s)
-        if not self.plugged:
-            raise OSError(errno.ENODEV, "the simulated bus is unplugged")
+        self.open()
         self._input.arrived(max(until_s, self.clock()))
 
 

@@ -3,7 +3,7 @@
 One JSON object a line, each answered by one. Every one may say which bus it means, `"bus": NAME`; where the process has
 exactly one it may be left out.
 
-    {"join": true}                             → {"joined": NAME}; a bus of the daemon asks this first
+    {"join": true}                             → {"joined": NAME, "plugged": …}; a bus of the daemon asks this first
     {"transfer": {…}}                          → {"answer": "confirmed" | "rejected" | "ambiguous", …}
     {"boot_evidence": ADDRESS}                 → {"nonce": "…"}
     {"quiesce": true}                          → {"quiet": true | false}: what has come in is dropped; false: unplugged
@@ -109,7 +109,7 @@ class SimServer(socketserver.ThreadingUnixStreamServer):
         if name in self.bench.lines:
             raise ValueError(f"bus {name} is served at {self.bench.lines[name].path}, not here")
         if asked == "join":
-            return {"joined": name}
+            return {"joined": name, "plugged": bus.plugged}
         with self._turns[name]:
             if asked == "transfer":
                 transfer = from_object(request["transfer"])

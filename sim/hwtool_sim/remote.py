@@ -49,7 +49,8 @@ class RemoteSimBus:
         """Join the process, starting it first if it is ours to start; locked against other daemons until `close`.
 
         Raises:
-            OSError: another daemon has the bus, nobody listens, it did not start in time, or has no such bus.
+            OSError: another daemon has the bus, nobody listens, it did not start in time, has no such bus, or the bus
+                is unplugged.
         """
         if self._connection is not None:
             return
@@ -59,13 +60,14 @@ class RemoteSimBus:
             self._held = exclusive(f"{self._path}.{self._bus}.lock", in_use)
         try:
             self._connection = self._connected()
-            self._ask({"join": True})
+            if self._ask({"join": True}).get("plugged") is False:
+                raise OSError(errno.ENODEV, f"bus {self._bus} of the simulator at {self._path} is unplugged")
         except (OSError, ValueError) as error:
             self._hang_up()
             if fresh:
                 self._release()
             if isinstance(error, ValueError):
-                raise OSError(errno.ENODEV, str(error)) from error
+                raise OSError(errno.EINVAL, str(error)) from error  # no such bus there: that does not mend itself
             raise
 
     def _connected(self) -> SimConnection:
@@ -94,10 +96,13 @@ class RemoteSimBus:
         except OSError as error:
             return Rejected(f"no simulator at {self._path}: {error}", "port-not-opened")
         try:
-            return _answer(self._ask({"transfer": as_object(transfer)}))
+            answer = _answer(self._ask({"transfer": as_object(transfer)}))
         except OSError as error:
             self._hang_up()
             return Ambiguous(Sent.REPLY, f"the simulator went away: {error}")
+        if isinstance(answer, Rejected) and answer.proof == "port-not-opened":
+            self._hang_up()  # unplugged there: it is joined again when it is back
+        return answer
 
     def boot_evidence(self, address: int) -> str | None:
         """The chip's nonce.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -215,11 +216,11 @@ def deaf(lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A chip that acknowledges writes to a register and does not take them."""
     real = Chip._write_register
 
-    def write(chip: Chip, register: Register, raw: int, touched: int, foreign: bool) -> None:
+    def write(chip: Chip, register: Register, raw: int, touched: int, counted: Counter[tuple[str, str]]) -> None:
         if register.name == name:
-            chip.executed[name, "write"] += 1
+            counted[name, "write"] += 1
         else:
-            real(chip, register, raw, touched, foreign)
+            real(chip, register, raw, touched, counted)
 
     monkeypatch.setattr(Chip, "_write_register", write)
 

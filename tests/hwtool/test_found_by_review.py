@@ -15,7 +15,7 @@ from hwtool.engine import Engine
 from hwtool.worker import BusWorker
 from hwtool_registers.bus import Answer, RegisterRead, Transfer
 from hwtool_sim.bus import SimBus
-from hwtool_sim.faults import FaultKind
+from hwtool_sim.faults import Fault, FaultKind
 from hwtool_store import operations
 from hwtool_store.faults import StoreRule
 from tests.hwtool.conftest import (
@@ -28,6 +28,7 @@ from tests.hwtool.conftest import (
     code_of,
     effect,
     error_of,
+    evidence_of,
     raws,
     reg,
     toy_board,
@@ -382,3 +383,43 @@ def test_selector_when_the_store_fails_before_its_write_then_it_is_not_taken_to_
         assert (device.moving, lab.writes("LCR", "uart")) == (set(), 0)
 
     play(life, bench())
+
+
+@pytest.mark.parametrize("reset", [3, 9], ids=["to what it was before", "to something else"])
+def test_write_when_the_device_restarts_inside_the_watch_then_not_called_undone_but_superseded(
+    play: Play, tmp_path: Path, reset: int
+) -> None:
+    """A restart right after the write put the old value back, and that was reported as "nothing happened"."""
+
+    async def life(lab: Lab) -> None:
+        lab.chip().values["R"] = 3
+        lab.bus().faults.append(Fault(FaultKind.RESET, 0x20, "write", when="after"))
+        written = await lab.ask("reg.write", register="toy.R", value=0x55, key=KEY)
+        assert (code_of(written), written.effects) == ("outcome_unknown", "unknown")
+        assert evidence_of(written)["how"] == "restarted"
+        await lab.rules_ran()
+        row = await lab.row()
+        assert (row.state, row.verdict, row.verdict_by) == ("DONE", "superseded", "rule")
+        assert lab.writes("R") == 1
+
+    play(life, toy_board(tmp_path, reg("R", 0, f"reset = {reset}")))
+
+
+def test_bus_when_unplugged_and_plugged_again_then_unavailable_meanwhile_and_identified_anew(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.write", register="toy.R", value=1, key=KEY)).ok
+        lab.bus().unplug()
+        assert code_of(await lab.ask("reg.read", registers=["toy.R"])) == "bus_fault"
+        for _ in range(2):
+            assert code_of(await lab.ask("reg.read", registers=["toy.R"])) == "unavailable"
+        assert code_of(await lab.ask("reg.write", register="toy.R", value=2, key=KEY2)) == "unavailable"
+        lab.chip().values["ID"] = 8
+        lab.bus().plug()
+        refused = await lab.ask("reg.write", register="toy.R", value=2, key=KEY2)
+        assert (code_of(refused), error_of(refused)["what"]) == ("stale", "identity")
+        assert lab.writes("R") == 1
+
+    parts = (reg("R", 0), reg("ID", 1, "reset = 7", access="ro"), "[identity]\nregister = 'ID'\nequals = 7")
+    play(life, toy_board(tmp_path, *parts))

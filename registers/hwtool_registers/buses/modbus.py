@@ -11,6 +11,7 @@ transaction number. That is a limit of the protocol, not of this file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import termios
@@ -202,6 +203,9 @@ class ModbusRtu:
         """Give the port back."""
         port, self._port = self._port, None
         if port is not None:
+            # a terminal that outlives this program would keep others out (not where the device is gone)
+            with contextlib.suppress(OSError, termios.error, ValueError):
+                fcntl.ioctl(port.fileno(), termios.TIOCNXCL)
             port.close()
 
     def perform(self, transfer: Transfer) -> Answer:
