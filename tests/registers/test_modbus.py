@@ -9,6 +9,7 @@ import threading
 import tty
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import serial
@@ -232,6 +233,9 @@ def test_line_when_the_port_is_absent_then_proved_not_sent(tmp_path: Path) -> No
 class Vanishing:
     """A port whose device is gone: every call raises what the kernel says then."""
 
+    def fileno(self) -> int:
+        raise OSError(9, "gone")
+
     def __init__(self, at: str) -> None:
         self.at = at
         self.timeout: float | None = None
@@ -297,3 +301,23 @@ def test_line_when_a_transfer_is_not_modbus_then_rejected_unsent(slave: Slave, t
     assert isinstance(answer, Rejected)
     assert answer.proof == "not-sent"
     assert slave.requests == []
+
+
+def test_line_when_closed_then_its_terminal_is_open_to_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    near, far = os.openpty()
+    bus = ModbusRtu(RtuSettings(os.ttyname(far)))
+    bus.open()
+    asked: list[int] = []
+    real = fcntl.ioctl
+
+    def ioctl(handle: int, request: int, *rest: Any) -> Any:
+        asked.append(request)
+        return real(handle, request, *rest)
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    bus.close()
+    assert termios.TIOCNXCL in asked
+    os.close(near)
+    os.close(far)
