@@ -118,6 +118,8 @@ async def check_identity(device: Device) -> None:
         return
     identity = device.contract.identity
     if identity is not None:
+        place = find_place(device.contract, identity.register)
+        await check_read_gates(device, [] if place is None else [place[0]])
         seen = await device.look(identity.register)
         wanted = {identity.equals, None if device.spec.identity is None else _number(device.spec.identity)} - {None}
         if wanted and seen not in wanted:
@@ -141,6 +143,7 @@ async def check_assumptions(device: Device) -> None:
     if device.checked:
         return
     for assume in device.contract.assumes:
+        await check_read_gates(device, [device.contract.registers[assume.register]])
         held = await device.look(f"{assume.register}.{assume.field}")
         if held != assume.value:
             raise refusal(

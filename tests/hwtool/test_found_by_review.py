@@ -423,3 +423,23 @@ def test_bus_when_unplugged_and_plugged_again_then_unavailable_meanwhile_and_ide
 
     parts = (reg("R", 0), reg("ID", 1, "reset = 7", access="ro"), "[identity]\nregister = 'ID'\nequals = 7")
     play(life, toy_board(tmp_path, *parts))
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["[identity]\nregister = 'ID'\nequals = 0", "[[assume]]\nregister = 'ID'\nfield = 'X'\nvalue = 0\nfor = 'offsets'"],
+    ids=["identity", "assumption"],
+)
+def test_identity_and_assumption_when_behind_a_closed_gate_then_no_value_is_made_up_for_them(
+    play: Play, tmp_path: Path, more: str
+) -> None:
+    async def life(lab: Lab) -> None:
+        refused = await lab.ask("reg.write", **WRITE)
+        assert (code_of(refused), error_of(refused)["rule"]) == ("refused", "gate_closed")
+        assert lab.writes("R") == 0
+        lab.chip().values["EN"] = 1
+        assert (await lab.ask("reg.write", **WRITE)).ok
+
+    gated = "read = { effects = ['none'], provenance = 'generated', source = 'rtl', gate = 'EN' }"
+    field = "\n[registers.ID.fields]\nX = { bits = '7:0' }"
+    play(life, toy_board(tmp_path, reg("R", 0), reg("EN", 5), reg("ID", 6, gated + field, access="ro"), more))

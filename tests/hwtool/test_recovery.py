@@ -290,6 +290,73 @@ def test_crash_when_the_device_left_the_board_then_unknown_until_a_person_settle
     play(settled, other, store="crashed")
 
 
+@pytest.mark.parametrize("now_holds", [0x55, 0x10], ids=["it was done", "it was not"])
+def test_crash_when_the_contract_is_edited_before_the_next_start_then_the_row_decides(
+    play: Play, tmp_path: Path, power: Power, kept_buses: dict[str, SimBus], now_holds: int
+) -> None:
+    crash = CRASHES["store sent"]
+    power.cut(play, crash, toy_board(tmp_path, *crash.parts), kept_buses)
+    kept_buses["b"].chips[0x20].values["R"] = now_holds
+    # by today's contract R is elsewhere, undeclared, and has another reset value: its rules would never settle it
+    edited = toy_board(tmp_path, reg("R", 9, "reset = 0x55\nwrite = { effect = 'unknown', provenance = 'silent' }"))
+
+    async def after(lab: Lab) -> None:
+        row = await lab.row()
+        assert (row.state, row.verdict_by) == ("DONE", "rule")
+        assert row.verdict == ("applied" if now_holds == 0x55 else "not_applied")
+        assert {(t["do"], t["offset"]) for t in lab.sent()} == {("read", "0x00")}
+
+    play(after, edited, store="crashed")
+
+
+def test_crash_when_another_device_has_its_place_then_the_place_is_held(
+    play: Play, tmp_path: Path, power: Power, kept_buses: dict[str, SimBus]
+) -> None:
+    power.cut(play, CRASHES["undeclared write"], toy_board(tmp_path, *SILENT_WRITE), kept_buses)
+    other = toy_board(tmp_path, reg("OTHER", 3))
+
+    async def after(lab: Lab) -> None:
+        row = await lab.row()
+        assert (row.state, lab.device().unknown_op) == ("UNKNOWN", row.op_id)
+        assert code_of(await lab.ask("reg.write", register="toy.OTHER", value=1, key=KEY2)) == "held"
+        assert (await lab.operator("op.settle", id=row.op_id, verdict="abandoned", reason="replaced")).ok
+        assert lab.device().held() is None
+
+    play(after, other, store="crashed")
+
+
+@pytest.mark.parametrize("rebooted", [False, True], ids=["daemon restarted", "host rebooted"])
+def test_crash_when_the_device_restarts_with_the_host_then_the_hosts_boot_id_is_its_evidence(
+    play: Play, tmp_path: Path, power: Power, kept_buses: dict[str, SimBus], rebooted: bool
+) -> None:
+    # v = r: a silent device could not tell, the host's boot id can
+    crash = Crash((reg("R", 0, "reset = 0x55"),), PUT, True, None, values={"R": 3}, testifies=False)
+    board = toy_board(tmp_path, *crash.parts, device="restarts = 'with_host'")
+    power.cut(play, crash, board, kept_buses)
+    clock = FakeClock()
+    clock.boot_word = "boot-2" if rebooted else "boot-1"
+
+    async def after(lab: Lab) -> None:
+        row = await lab.row()
+        assert (row.state, row.verdict) == ("DONE", "superseded" if rebooted else "applied")
+        assert lab.device().generation == (2 if rebooted else 1)
+
+    play(after, board, store="crashed", clock=clock)
+
+
+def test_crash_when_the_device_is_silent_then_the_same_needs_a_person(
+    play: Play, tmp_path: Path, power: Power, kept_buses: dict[str, SimBus]
+) -> None:
+    crash = Crash((reg("R", 0, "reset = 0x55"),), PUT, True, None, values={"R": 3}, testifies=False)
+    board = toy_board(tmp_path, *crash.parts)
+    power.cut(play, crash, board, kept_buses)
+
+    async def after(lab: Lab) -> None:
+        assert (await lab.row()).state == "UNKNOWN"
+
+    play(after, board, store="crashed")
+
+
 def test_crash_when_it_was_approved_first_then_its_rules_come_from_the_granted_row(
     play: Play, tmp_path: Path, power: Power, kept_buses: dict[str, SimBus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
