@@ -6,6 +6,7 @@ agree. `record_of` reads a store that nobody has open.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -209,7 +210,7 @@ def _final(answer: Result) -> tuple[object, ...] | None:
     code = None if answer.error is None else answer.error["code"]
     if answer.id is None or answer.verdict is None or answer.dry_run or code in ("store_failed", "key_conflict"):
         return None
-    return answer.verdict, answer.effects, answer.ok, code, repr(answer.values)
+    return answer.verdict, answer.effects, answer.ok, code, json.dumps(answer.values, sort_keys=True)
 
 
 def _speaks_of_it(answer: Result) -> bool:
