@@ -9,12 +9,13 @@ import asyncio
 import json
 import os
 import select
+import selectors
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,12 +64,14 @@ class Ended:
     Attributes:
         signal: that killed it, 0 if it ended by itself.
         answers: (moment, key, result), in the order they were given.
+        facts: what else it told.
     """
 
     signal: int
     code: int
     answers: list[tuple[str, str, Result]]
     trouble: str | None
+    facts: dict[str, Any]
 
 
 class HostClock(Clock):
@@ -120,15 +123,17 @@ def ended(process: int, reading: int) -> Ended:
         data += piece
     os.close(reading)
     _, status = os.waitpid(process, 0)
-    answers = []
+    answers, facts = [], {}
     for line in data.split(b"\n")[:-1]:
         what, value = json.loads(line)
         if what == "answer":
             answers.append((value[0], value[1].get("key") or KEY, msgspec.convert(value[1], Result)))
-        else:
+        elif what == "trouble":
             trouble = value
+        else:
+            facts[what] = value
     code = os.waitstatus_to_exitcode(status)
-    return Ended(max(-code, 0), code, answers, trouble)
+    return Ended(max(-code, 0), code, answers, trouble, facts)
 
 
 class Chips(SimServer):
@@ -268,3 +273,37 @@ def _life(life: Callable[[Told], Any], silent: bool) -> Callable[[Told], None]:
         asyncio.run(life(told))
 
     return work
+
+
+def spread(count: int, jobs: int, work: Callable[[int, Told], None]) -> Iterator[tuple[str, Any]]:
+    """Do `work` for each number below `count`, in so many processes at a time; answers what they say, as it comes."""
+    with selectors.DefaultSelector() as waiting:
+        processes = []
+        for first in range(jobs):
+            process, reading = forked(_in_turn(range(first, count, jobs), work))
+            waiting.register(reading, selectors.EVENT_READ, bytearray())
+            processes.append(process)
+        while waiting.get_map():
+            for key, _ in waiting.select():
+                piece = os.read(key.fd, 1 << 16)
+                key.data.extend(piece)
+                while b"\n" in key.data:
+                    line, _, rest = bytes(key.data).partition(b"\n")
+                    key.data[:] = rest
+                    what, value = json.loads(line)
+                    if what == "trouble":
+                        raise RuntimeError(value)
+                    yield what, value
+                if not piece:
+                    waiting.unregister(key.fd)
+                    os.close(key.fd)
+        for process in processes:
+            os.waitpid(process, 0)
+
+
+def _in_turn(mine: Sequence[int], work: Callable[[int, Told], None]) -> Callable[[Told], None]:
+    def all_of_them(told: Told) -> None:
+        for index in mine:
+            work(index, told)
+
+    return all_of_them

@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import json
 import os
 import random
-import selectors
 import shutil
 import signal
 import sys
@@ -33,7 +31,18 @@ from tests.agreement import Record, disagreements, record_of
 from tests.crash import faults
 from tests.crash.kinds import DISAGREEMENTS, FATES, KINDS, REFUSED, Ending, Kind
 from tests.crash.labels import CALL, OPERATION, RECOVERY, Label
-from tests.crash.life import LIMIT_S, Ended, ended, first_life, forked, last_life, recovering_life, simulator
+from tests.crash.life import (
+    LIMIT_S,
+    Ended,
+    Told,
+    ended,
+    first_life,
+    forked,
+    last_life,
+    recovering_life,
+    simulator,
+    spread,
+)
 from tests.executions import Count, Place
 
 JOBS: Final = 2
@@ -108,7 +117,11 @@ class Scene:
         self.locus = self.device.locus(self.board.buses["b"])
         self.fault = fault
         self._simulator = simulator(self.socket, run.kind, self.device.contract)
-        self._line = self._connected()
+        try:
+            self._line = self._connected()
+        except OSError:
+            self._end()
+            raise
         self.counts = [Counter[Place]()]
 
     def _connected(self) -> SimConnection:
@@ -151,6 +164,9 @@ class Scene:
     def close(self) -> None:
         """End the simulator, and leave nothing behind."""
         self._line.close()
+        self._end()
+
+    def _end(self) -> None:
         os.kill(self._simulator, signal.SIGKILL)
         os.waitpid(self._simulator, 0)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -194,17 +210,17 @@ def _with(fault: Callable[[], None], life: Callable[[Any], None]) -> Callable[[A
     return work
 
 
-def judged(scene: Scene, run: Run, lives: Sequence[Ended]) -> list[str]:
-    """Everything that must hold of a run that is over."""
+def judged(scene: Scene, run: Run, lives: Sequence[Ended], epoch: int = 1) -> list[str]:
+    """Everything that must hold of a run that is over; `epoch` is that of the life that was asked first."""
     record = record_of(scene.store)
     told = [(moment, key, result) for life in lives for moment, key, result in life.answers]
     counts = [Count({}, frozenset())]
     for number, executed in enumerate(scene.counts[1:], 1):
-        begun = record.begun() if number == len(lives) else record.begun(1)  # a life in between begins nothing
+        begun = record.begun() if number == len(lives) else record.begun(epoch)  # a life in between begins nothing
         counts.append(Count({scene.locus: executed}, begun))
     found = disagreements(record, {scene.locus: scene.device.contract}, counts, [(k, r) for _, k, r in told])
     last = {moment: result for moment, _, result in lives[-1].answers}
-    stage = _stage(scene, run, record)
+    stage = _stage(scene, run, record, epoch)
     label = next((x for x in OPERATION if x.name == run.label), None)
     if label is not None and stage != label.stage and not (label.stage == "first" and stage == "sent"):
         found.append(f"killed at a label of stage {label.stage}; it was {stage}")
@@ -215,9 +231,9 @@ def judged(scene: Scene, run: Run, lives: Sequence[Ended]) -> list[str]:
     return found + _nothing_lost(run, scene, last)
 
 
-def _stage(scene: Scene, run: Run, record: Record) -> str:
+def _stage(scene: Scene, run: Run, record: Record, epoch: int) -> str:
     """How far the first life got, by the journal and the chip's own counter."""
-    steps = {a.body["what"] for a in record.audit if a.epoch == 1 and a.op_id == 1}
+    steps = {a.body["what"] for a in record.audit if a.epoch == epoch and a.op_id == 1}
     ran = scene.counts[1][run.kind.place]
     if "outcome" in steps:
         return "done"
@@ -300,38 +316,14 @@ def _nothing_lost(run: Run, scene: Scene, last: dict[str, Result]) -> list[str]:
 
 def carried_out_all(runs: Sequence[Run], fault: str | None, jobs: int) -> Iterator[tuple[Run, list[str], float]]:
     """Carry out runs, several at a time, each in processes of its own; answers them as they end."""
-    with selectors.DefaultSelector() as waiting:
-        workers = []
-        for first in range(jobs):
-            process, reading = forked(_worker(runs, range(first, len(runs), jobs), fault))
-            waiting.register(reading, selectors.EVENT_READ, bytearray())
-            workers.append(process)
-        while waiting.get_map():
-            for key, _ in waiting.select(LIMIT_S * 4):
-                piece = os.read(key.fd, 1 << 16)
-                key.data.extend(piece)
-                while b"\n" in key.data:
-                    line, _, rest = bytes(key.data).partition(b"\n")
-                    key.data[:] = rest
-                    what, value = json.loads(line)
-                    if what != "run":
-                        raise RuntimeError(value)
-                    yield runs[value[0]], value[1], value[2]
-                if not piece:
-                    waiting.unregister(key.fd)
-                    os.close(key.fd)
-        for process in workers:
-            os.waitpid(process, 0)
 
+    def work(index: int, told: Told) -> None:
+        start_s = time.monotonic()
+        found = carried_out(runs[index], fault)
+        told.say("run", [index, found, time.monotonic() - start_s])
 
-def _worker(runs: Sequence[Run], mine: Sequence[int], fault: str | None) -> Callable[[Any], None]:
-    def work(told: Any) -> None:
-        for index in mine:
-            start_s = time.monotonic()
-            found = carried_out(runs[index], fault)
-            told.say("run", [index, found, time.monotonic() - start_s])
-
-    return work
+    for _, (index, found, took_s) in spread(len(runs), jobs, work):
+        yield runs[index], found, took_s
 
 
 def main() -> int:
