@@ -22,7 +22,7 @@ from tests.hwtool.conftest import AGENT, DEFAULTS, I2C, MODBUS, OPERATOR, effect
 
 KEY: Final = "crash-0001"
 FATES: Final = ("kept", "reset", "kept silent", "reset silent")
-STAGES: Final = ("none", "unsent", "first", "sent", "done")
+STAGES: Final = ("none", "unsent", "first", "open", "sent", "done")
 
 
 class Ending(NamedTuple):
@@ -69,7 +69,7 @@ class Kind:
         contract: text of a toy contract, or the name of a bundled one.
         place: the register and access whose executions are counted.
         unsent: endings by fate, where the device has not seen it; `sent`: where it has; `first`: where it has seen
-            the first of several transfers (None: there is only one).
+            the first of several transfers (None: there is only one); `open`: all of it, its bank not set back.
         fresh: what the same request comes to when nothing of the first try was on record, by fate.
         done: what it comes to undisturbed.
         runs: executions counted at the place after `first`, and after `sent`.
@@ -91,6 +91,7 @@ class Kind:
     method: str = "reg.write"
     arrange: Callable[[Chip], None] = _as_found
     first: Endings | None = None
+    open: Endings | None = None
     runs: tuple[int, int] = (1, 1)
     watched: bool = True
     sole_master: bool = True
@@ -111,6 +112,8 @@ class Kind:
                 return self.unsent[index]
             case "first":
                 return (self.first if self.first is not None else self.sent)[index]
+            case "open":
+                return (self.open if self.open is not None else self.sent)[index]
             case "sent":
                 return self.sent[index]
             case _:
@@ -256,6 +259,7 @@ KINDS: Final = (
         # an observable in a bank is read only where the bank is selected already: nothing is written to recover
         unsent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
         first=_each(NOT_APPLIED, SUPERSEDED, PERSON, PERSON),
+        open=_each(APPLIED, SUPERSEDED, PERSON, PERSON),
         sent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
         fresh=(DONE,) * 4,
         done=DONE,

@@ -87,6 +87,11 @@ class HostClock(Clock):
         return super().boottime_ns() + self.later_ns
 
 
+def end_tidily() -> None:
+    """Let SIGTERM unwind this process and those it forks, so that each takes its directory and its children along."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def forked(work: Callable[[Told], None]) -> tuple[int, int]:
     """Fork a life; answers its process id and the end of the pipe to read from."""
     reading, writing = os.pipe()

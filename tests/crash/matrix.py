@@ -35,6 +35,7 @@ from tests.crash.life import (
     LIMIT_S,
     Ended,
     Told,
+    end_tidily,
     ended,
     first_life,
     forked,
@@ -239,16 +240,12 @@ def _stage(scene: Scene, run: Run, record: Record, epoch: int) -> str:
         return "done"
     if "intent" not in steps:
         return "none"
+    # a bank is selected and set back: it stands open at odd counts of its selector
+    selected = run.kind.home is not None and scene.counts[1][run.kind.home[0].partition(".")[2], "write"] % 2 == 1
     if ran == run.kind.runs[1]:
-        return "sent"
-    return "first" if run.kind.first is not None and _first_seen(scene, run.kind, ran) else "unsent"
-
-
-def _first_seen(scene: Scene, kind: Kind, ran: int) -> bool:
-    """Whether the first of several transfers was seen; a bank is selected and set back, so it is open at odd counts."""
-    if kind.home is None:
-        return ran == kind.runs[0]
-    return scene.counts[1][kind.home[0].partition(".")[2], "write"] % 2 == 1
+        return "open" if selected else "sent"
+    halfway = run.kind.first is not None and run.kind.home is None and ran == run.kind.runs[0]
+    return "first" if selected or halfway else "unsent"
 
 
 def _ending(run: Run, stage: str, last: dict[str, Result]) -> list[str]:
@@ -343,6 +340,7 @@ def main() -> int:
     parser.add_argument("--fault", choices=faults.NAMES, help="a defect to be found: the control of this harness")
     parser.add_argument("--list", action="store_true", help="print the names, run nothing")
     arguments = parser.parse_args()
+    end_tidily()
     gc.freeze()  # forks share what was imported, as long as nobody touches it
     wrong = total = again = 0
     start_s = time.monotonic()

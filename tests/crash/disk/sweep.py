@@ -35,7 +35,7 @@ from hwtool.engine import Engine
 from hwtool_contracts.errors import DomainError
 from hwtool_store.faults import StoreFatal, StoreRefused
 from tests.crash.kinds import KEY, KINDS, Kind
-from tests.crash.life import Ended, HostClock, Told, first_life, last_life, spread
+from tests.crash.life import Ended, HostClock, Told, end_tidily, first_life, last_life, spread
 from tests.crash.matrix import Run, Scene, judged
 
 SHIM: Final = Path(__file__).with_name("shim.c")
@@ -255,6 +255,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    end_tidily()
     if arguments.inside:
         return inside(arguments)
     found = compiler()
