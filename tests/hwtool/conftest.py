@@ -26,6 +26,7 @@ from hwtool_sim.chip import Chip
 from hwtool_sim.faults import Fault, FaultKind
 from hwtool_store import audit, operations
 from hwtool_store.operations import OpRow
+from tests.hwtool.agree import must_agree
 
 AGENT: Final = Caller(1000, "agent", "abc-", 0)
 OTHER: Final = Caller(1001, "agent", "def-", 0)
@@ -293,6 +294,7 @@ class Play:
             clock.advance(1.0)
             await engine.close()
             engine.daemon.store.close()
+        must_agree(engine, directory)
 
 
 @pytest.fixture

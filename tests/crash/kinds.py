@@ -1,0 +1,405 @@
+"""The table of kinds: what is asked of which chip, and what must have become of it after a crash.
+
+The endings are those of the design's table of reconciliation, for four fates of the device between two lives of the
+daemon; they are not what the code happens to answer. Where the two part, `DISAGREEMENTS` says so, and an entry that is
+no longer true turns the harness red.
+
+To add a kind: one more `Kind` in `KINDS`. What it needs beside a name is a contract, a request, how the chip is found,
+which access is counted, and the endings of `unsent` (the intent was durable, the device had not seen it) and `sent`.
+
+Source: docs/operations.md, the table of reconciliation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from hwtool.policy import Caller
+from hwtool_sim.chip import Chip
+from tests.hwtool.conftest import AGENT, DEFAULTS, I2C, MODBUS, OPERATOR, effect, reg
+
+KEY: Final = "crash-0001"
+FATES: Final = ("kept", "reset", "kept silent", "reset silent")
+STAGES: Final = ("none", "unsent", "first", "open", "sent", "done")
+
+
+class Ending(NamedTuple):
+    """How an operation is found; verdict None: UNKNOWN, the device is held for a person."""
+
+    verdict: str | None
+    by: str | None
+    effects: str
+
+
+PERSON: Final = Ending(None, None, "unknown")
+APPLIED: Final = Ending("applied", "rule", "unknown")
+SATISFIED: Final = Ending("satisfied", "rule", "unknown")
+NOT_APPLIED: Final = Ending("not_applied", "rule", "none")
+SUPERSEDED: Final = Ending("superseded", "rule", "unknown")
+TAKEN: Final = Ending("lost", "rule", "applied")
+PERHAPS_LOST: Final = Ending("lost", "rule", "unknown")
+DONE: Final = Ending("applied", "bus", "applied")
+SENT: Final = Ending("applied", "bus", "unknown")
+WAS_SO: Final = Ending("satisfied", "bus", "none")
+EXPIRED: Final = Ending("denied", "rule", "none")
+REFUSED: Final = Ending("refused", None, "none")  # the key stays unused
+
+Endings = tuple[tuple[Ending, ...], ...]  # for each fate, those that the design leaves room for
+
+
+def _each(*endings: Ending | tuple[Ending, ...]) -> Endings:
+    return tuple(e if not isinstance(e, Ending) else (e,) for e in endings)
+
+
+def _person_always() -> Endings:
+    return _each(*[PERSON] * 4)
+
+
+def _as_found(_: Chip) -> None:
+    """The chip as it comes up."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of operation.
+
+    Attributes:
+        contract: text of a toy contract, or the name of a bundled one.
+        place: the register and access whose executions are counted.
+        unsent: endings by fate, where the device has not seen it; `sent`: where it has; `first`: where it has seen
+            the first of several transfers (None: there is only one); `open`: all of it, its bank not set back.
+        fresh: what the same request comes to when nothing of the first try was on record, by fate.
+        done: what it comes to undisturbed.
+        runs: executions counted at the place after `first`, and after `sent`.
+        watched: something can show the outcome, so there is a watch to be killed in.
+        approved: a person has to approve it first.
+        value: what the read takes from the device, as the answer shows it.
+        other: another effectful request of the device.
+        home: a selector and what it must hold again when all is over.
+    """
+
+    name: str
+    contract: str
+    place: tuple[str, str]
+    request: Mapping[str, Any]
+    unsent: Endings
+    sent: Endings
+    fresh: tuple[Ending, ...]
+    done: Ending
+    method: str = "reg.write"
+    arrange: Callable[[Chip], None] = _as_found
+    first: Endings | None = None
+    open: Endings | None = None
+    runs: tuple[int, int] = (1, 1)
+    watched: bool = True
+    sole_master: bool = True
+    approved: bool = False
+    value: str | None = None
+    caller: Caller = AGENT
+    address: int = 0x20
+    home: tuple[str, str] | None = None
+    other: Mapping[str, Any] = field(default_factory=lambda: {"register": "chip.OTHER", "value": 0x5A})
+
+    def endings(self, stage: str, fate: str) -> tuple[Ending, ...]:
+        """The endings that the design leaves room for."""
+        index = FATES.index(fate)
+        match stage:
+            case "none":
+                return (self.fresh[index],)
+            case "unsent":
+                return self.unsent[index]
+            case "first":
+                return (self.first if self.first is not None else self.sent)[index]
+            case "open":
+                return (self.open if self.open is not None else self.sent)[index]
+            case "sent":
+                return self.sent[index]
+            case _:
+                return (self.done,)
+
+    def board(self, socket: str) -> str:
+        """The text of its board; a toy contract stands beside it as toy.toml."""
+        contract = "./toy.toml" if "\n" in self.contract else self.contract
+        return (
+            f"name = 'crash'\napproval_mode = 'self'\n[buses.b]\nkind = 'sim'\nsocket = '{socket}'\n"
+            f"reply_lifetime_ms = 20\nsole_master = {str(self.sole_master).lower()}\n"
+            f"[devices.chip]\ncontract = '{contract}'\nbus = 'b'\naddress = {self.address}\n"
+        )
+
+
+def _toy(*parts: str, head: str = I2C) -> str:
+    return head + DEFAULTS + "\n".join((*parts, reg("OTHER", 40)))
+
+
+def _holds(**values: int) -> Callable[[Chip], None]:
+    return lambda chip: chip.values.update(values)
+
+
+def _queue(register: str) -> Callable[[Chip], None]:
+    return lambda chip: chip.push(register, b"abc")
+
+
+STORE: Final = _toy(reg("R", 0, "reset = 0x10"))
+FIELDS: Final = _toy(reg("R", 0, "reset = 0x10\nfields = { LOW = { bits = '3:0' }, HIGH = { bits = '7:4' } }"))
+FLAGS: Final = _toy(reg("R", 0, "reset = 0\nvolatile = true\nwrite = { effect = 'one_to_clear' }"))
+GO: Final = _toy(
+    reg("R", 0, "write = { effect = 'command', verify = 'signal', signals = [{ register = 'N', delta = 1 }] }", "wo"),
+    reg("N", 1, "reset = 0", "ro"),
+)
+BLIND: Final = _toy(reg("R", 0, "write = { effect = 'pulse', verify = 'none' }", "wo"))
+PUSH: Final = _toy(
+    reg("R", 0, "write = { effect = 'push', verify = 'signal', signals = [{ register = 'TOTAL', delta = 1 }] }", "wo"),
+    reg("TOTAL", 1, "reset = 0", "ro"),
+)
+FIFO: Final = _toy(reg("R", 0, effect("pop", ", level = 'LEVEL'"), "ro"), reg("LEVEL", 1, "reset = 0", "ro"))
+CLEAR: Final = _toy(reg("R", 0, effect("clear"), "ro"))
+PEEK: Final = _toy(
+    reg("R", 0, effect("clear", ", affects = ['R', 'P'], peek = 'P'"), "ro"), reg("P", 1, "reset = 0", "ro")
+)
+ACK: Final = _toy(reg("R", 0, effect("ack", ", affects = ['E']"), "ro"), reg("E", 1, "reset = 0", "ro"))
+SILENT_READ: Final = _toy(reg("R", 0, "read = { effects = ['unknown'], provenance = 'silent' }", "ro"))
+SILENT_WRITE: Final = _toy(reg("R", 0, "write = { effect = 'unknown', provenance = 'silent' }"))
+GATED: Final = _toy(reg("R", 0, "reset = 0x10\nwrite = { effect = 'store', approval = 'required' }"))
+WORDS: Final = (
+    MODBUS
+    + DEFAULTS
+    + "[registers.R]\noffset = 0\nspace = 'holding'\nwidth_bits = 32\naccess = 'rw'\nreset = 0x10\n"
+    + "[registers.OTHER]\noffset = 40\nspace = 'holding'\nwidth_bits = 16\naccess = 'rw'\n"
+)
+PUT: Final = {"register": "chip.R", "value": 0x55}
+TAKE: Final = {"register": "chip.R"}
+READ: Final = "reg.read_effectful"
+UART: Final[dict[str, Any]] = {
+    "address": 0x4D,
+    "other": {"register": "chip.SPR", "value": 0x5A},
+    "home": ("chip.LCR", "0x03"),
+}
+WROTE: Final = ("R", "write")
+TOOK: Final = ("R", "read")
+
+# for each fate: kept, reset, kept silent, reset silent
+STORED: Final[dict[str, Any]] = {
+    "unsent": _each(NOT_APPLIED, SUPERSEDED, NOT_APPLIED, PERSON),
+    "sent": _each(APPLIED, SUPERSEDED, APPLIED, PERSON),
+    "fresh": (DONE,) * 4,
+    "done": DONE,
+}
+# a signal of a silent device: the design lets a value that no reset leaves tell; a person is never wrong
+SIGNALLED: Final[dict[str, Any]] = {
+    "unsent": _each(NOT_APPLIED, PERSON, (NOT_APPLIED, PERSON), PERSON),
+    "sent": _each(APPLIED, PERSON, (APPLIED, PERSON), PERSON),
+    "fresh": (DONE,) * 4,
+    "done": DONE,
+}
+NOBODY_CAN_TELL: Final[dict[str, Any]] = {"unsent": _person_always(), "sent": _person_always()}
+
+KINDS: Final = (
+    Kind("store", STORE, WROTE, PUT, arrange=_holds(R=0x33), **STORED),
+    Kind(
+        "masked store",
+        FIELDS,
+        WROTE,
+        {"register": "chip.R", "fields": {"LOW": 5}},
+        method="reg.update",
+        arrange=_holds(R=0xA3),
+        **STORED,
+    ),
+    Kind(
+        "store that was so",
+        STORE,
+        WROTE,
+        PUT,
+        unsent=_each(SATISFIED, SUPERSEDED, SATISFIED, PERSON),
+        sent=_each(SATISFIED, SUPERSEDED, SATISFIED, PERSON),
+        fresh=(WAS_SO, DONE, WAS_SO, DONE),
+        done=WAS_SO,
+        arrange=_holds(R=0x55),
+    ),
+    Kind(
+        "store among other masters",
+        STORE,
+        WROTE,
+        PUT,
+        unsent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
+        sent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        arrange=_holds(R=0x33),
+        sole_master=False,
+    ),
+    Kind(
+        "approved store",
+        GATED,
+        WROTE,
+        PUT,
+        arrange=_holds(R=0x33),
+        approved=True,
+        **{
+            **STORED,
+            "fresh": (DONE, EXPIRED, DONE, DONE),
+        },
+    ),
+    Kind(
+        "store of two words",
+        WORDS,
+        WROTE,
+        {"register": "chip.R", "value": 0x01020304},
+        arrange=_holds(R=0x00AA00BB),
+        first=_each(PERSON, SUPERSEDED, PERSON, PERSON),
+        runs=(1, 2),
+        **STORED,
+    ),
+    Kind(
+        "store in a bank",
+        "sc16is750",
+        ("DLL", "write"),
+        {"register": "chip.DLL", "value": 0x55},
+        # an observable in a bank is read only where the bank is selected already: nothing is written to recover
+        unsent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
+        first=_each(NOT_APPLIED, SUPERSEDED, PERSON, PERSON),
+        open=_each(APPLIED, SUPERSEDED, PERSON, PERSON),
+        sent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        runs=(0, 1),
+        arrange=_holds(DLL=0x33),
+        **UART,
+    ),
+    Kind(
+        "write-1-to-clear",
+        FLAGS,
+        WROTE,
+        {"register": "chip.R", "value": 1},
+        unsent=_each(PERSON, SUPERSEDED, PERSON, PERSON),
+        sent=_each(APPLIED, SUPERSEDED, PERSON, PERSON),
+        fresh=(DONE, WAS_SO, DONE, WAS_SO),
+        done=DONE,
+        arrange=_holds(R=1),
+    ),
+    Kind("pulse with a counter", GO, WROTE, {"register": "chip.R", "value": 1}, arrange=_holds(N=7), **SIGNALLED),
+    Kind(
+        "pulse that nothing shows",
+        BLIND,
+        WROTE,
+        {"register": "chip.R", "value": 1},
+        fresh=(SENT,) * 4,
+        done=SENT,
+        watched=False,
+        **NOBODY_CAN_TELL,
+    ),
+    Kind("push with a total", PUSH, WROTE, {"register": "chip.R", "value": 1}, arrange=_holds(TOTAL=7), **SIGNALLED),
+    Kind(
+        "push with a live consumer",
+        "sc16is750",
+        ("THR", "write"),
+        {"register": "chip.THR", "value": 0x41},
+        fresh=(DONE,) * 4,
+        done=DONE,
+        **NOBODY_CAN_TELL,
+        **UART,
+    ),
+    Kind(
+        "pop with a level",
+        FIFO,
+        TOOK,
+        TAKE,
+        method=READ,
+        arrange=_queue("R"),
+        unsent=_each(NOT_APPLIED, PERSON, NOT_APPLIED, PERSON),
+        sent=_each(TAKEN, PERSON, TAKEN, PERSON),
+        fresh=(DONE, REFUSED, DONE, REFUSED),
+        done=DONE,
+        watched=False,
+        value="0x61",
+    ),
+    Kind(
+        "pop with a live producer",
+        "sc16is750",
+        ("RHR", "read"),
+        {"register": "chip.RHR"},
+        method=READ,
+        arrange=_queue("RHR"),
+        fresh=(DONE, REFUSED, DONE, REFUSED),
+        done=DONE,
+        watched=False,
+        value="0x61",
+        **NOBODY_CAN_TELL,
+        **UART,
+    ),
+    Kind(
+        "clear-on-read",
+        CLEAR,
+        TOOK,
+        TAKE,
+        method=READ,
+        arrange=_holds(R=5),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        watched=False,
+        value="0x05",
+        **NOBODY_CAN_TELL,
+    ),
+    Kind(
+        "clear-on-read with a peek",
+        PEEK,
+        TOOK,
+        TAKE,
+        method=READ,
+        arrange=_holds(R=5, P=5),
+        unsent=_each(NOT_APPLIED, PERSON, NOT_APPLIED, PERSON),
+        sent=_each(APPLIED, PERSON, PERSON, PERSON),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        watched=False,
+        value="0x05",
+    ),
+    Kind(
+        "acknowledge",
+        ACK,
+        TOOK,
+        TAKE,
+        method=READ,
+        arrange=_holds(R=5, E=4),
+        unsent=_each(NOT_APPLIED, PERSON, NOT_APPLIED, PERSON),
+        sent=_person_always(),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        watched=False,
+        value="0x05",
+    ),
+    Kind(
+        "undeclared read",
+        SILENT_READ,
+        TOOK,
+        TAKE,
+        method=READ,
+        arrange=_holds(R=5),
+        unsent=_each(*[PERHAPS_LOST] * 4),
+        sent=_each(*[PERHAPS_LOST] * 4),
+        fresh=(SENT,) * 4,
+        done=SENT,
+        watched=False,
+        value="0x05",
+    ),
+    Kind(
+        "undeclared write",
+        SILENT_WRITE,
+        WROTE,
+        PUT,
+        fresh=(SENT,) * 4,
+        done=SENT,
+        watched=False,
+        caller=OPERATOR,
+        **NOBODY_CAN_TELL,
+    ),
+)
+
+# (kind, stage, fate): what the code answers instead, and why it is left so
+SET_BACK: Final = "the design calls register state that a reset takes superseded; the rule asks a person for flags too"
+DISAGREEMENTS: Final[dict[tuple[str, str, str], tuple[Ending, str]]] = {
+    ("write-1-to-clear", "unsent", "reset"): (PERSON, SET_BACK),
+    ("write-1-to-clear", "first", "reset"): (PERSON, SET_BACK),
+    ("write-1-to-clear", "sent", "reset"): (PERSON, SET_BACK),
+}
