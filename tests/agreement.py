@@ -151,7 +151,7 @@ def _last_word(row: OpRow, entry: AuditRow) -> list[str]:
 def _open_at_once(rows: Sequence[OpRow]) -> list[str]:
     ordinary: dict[str, list[int]] = defaultdict(list)
     for row in rows:
-        if row.state in ("INTENT", "UNKNOWN") and row.kind not in ("safe_state", "sequence"):
+        if row.state in ("INTENT", "UNKNOWN") and row.kind != "safe_state" and row.locus is not None:
             ordinary[row.locus].append(row.op_id)
     return [f"{locus}: operations {ops} are in doubt at once" for locus, ops in ordinary.items() if len(ops) > 1]
 

@@ -84,9 +84,26 @@ def reached(contract: Contract, step: Mapping[str, Any]) -> Counter[Place]:
 
 def bounds(row: OpRow, contract: Contract) -> tuple[Counter[Place], Counter[Place]]:
     """The fewest and the most executions that the row leaves room for."""
+    entries = (row.evidence or {}).get("entries")
+    if row.kind == "safe_state" and entries is not None:
+        return _entries(row, contract, entries)
     steps = [reached(contract, s) for s in facts(row).get("plan", []) if s["role"] == "access"]
     fewest, most = _accesses(row, len(steps))
     return sum(steps[:fewest], Counter()), sum(steps[:most], Counter())
+
+
+def _entries(row: OpRow, contract: Contract, entries: Mapping[str, str]) -> tuple[Counter[Place], Counter[Place]]:
+    """As `bounds`, of a safe state: each entry is sent whatever became of the others."""
+    fewest: Counter[Place] = Counter()
+    most: Counter[Place] = Counter()
+    for step in facts(row)["plan"]:
+        if step["role"] != "access":
+            continue
+        ran = reached(contract, step)
+        sent = entries[step["register"]] == "sent"
+        fewest += ran if sent else Counter()
+        most += ran if sent or row.verdict_by != "bus" else Counter()
+    return fewest, most
 
 
 def _accesses(row: OpRow, total: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ def _send_again() -> None:
     """A recovery that sends what it finds open once more."""
     rules = vars(engine)["run_rules"]
 
-    async def again(daemon: Any, op_id: int, body: Any) -> Any:
+    async def again(daemon: Any, op_id: int, body: Any, **more: Any) -> Any:
         row = await daemon.ask(lambda conn: operations.get(conn, op_id))
         if row is not None and row.state == "UNKNOWN":
             worker = daemon.device_at(row.locus).worker
@@ -30,7 +30,7 @@ def _send_again() -> None:
                 for step in facts(row)["plan"]:
                     shown = {k: v for k, v in step.items() if k not in ("role", "register")}
                     await worker.send_once(from_object(shown))
-        return await rules(daemon, op_id, body)
+        return await rules(daemon, op_id, body, **more)
 
     vars(engine)["run_rules"] = again
 

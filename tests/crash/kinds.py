@@ -22,7 +22,7 @@ from tests.hwtool.conftest import AGENT, DEFAULTS, I2C, MODBUS, OPERATOR, effect
 
 KEY: Final = "crash-0001"
 FATES: Final = ("kept", "reset", "kept silent", "reset silent")
-STAGES: Final = ("none", "unsent", "first", "open", "sent", "done")
+STAGES: Final = ("none", "unsent", "first", "open", "sent", "ended", "done")
 
 
 class Ending(NamedTuple):
@@ -78,6 +78,11 @@ class Kind:
         value: what the read takes from the device, as the answer shows it.
         other: another effectful request of the device.
         home: a selector and what it must hold again when all is over.
+        device: further lines of the board's entry.
+        op: number of the operation that is killed; a sequence is killed in a step, and 1 is its header.
+        step: the step of a sequence to be killed in, by the number of operations begun; 0: no sequence.
+        none: endings where that step was not on record, but earlier ones were; None: then nothing was.
+        ended: endings where that step's outcome was on record; None: as undisturbed.
     """
 
     name: str
@@ -100,6 +105,11 @@ class Kind:
     caller: Caller = AGENT
     address: int = 0x20
     home: tuple[str, str] | None = None
+    device: str = ""
+    op: int = 1
+    step: int = 0
+    none: Endings | None = None
+    ended: Endings | None = None
     other: Mapping[str, Any] = field(default_factory=lambda: {"register": "chip.OTHER", "value": 0x5A})
 
     def endings(self, stage: str, fate: str) -> tuple[Ending, ...]:
@@ -107,7 +117,7 @@ class Kind:
         index = FATES.index(fate)
         match stage:
             case "none":
-                return (self.fresh[index],)
+                return (self.fresh[index],) if self.none is None else self.none[index]
             case "unsent":
                 return self.unsent[index]
             case "first":
@@ -116,6 +126,8 @@ class Kind:
                 return (self.open if self.open is not None else self.sent)[index]
             case "sent":
                 return self.sent[index]
+            case "ended":
+                return (self.ended if self.ended is not None else _each(*[self.done] * 4))[index]
             case _:
                 return (self.done,)
 
@@ -125,7 +137,7 @@ class Kind:
         return (
             f"name = 'crash'\napproval_mode = 'self'\n[buses.b]\nkind = 'sim'\nsocket = '{socket}'\n"
             f"reply_lifetime_ms = 20\nsole_master = {str(self.sole_master).lower()}\n"
-            f"[devices.chip]\ncontract = '{contract}'\nbus = 'b'\naddress = {self.address}\n"
+            f"[devices.chip]\ncontract = '{contract}'\nbus = 'b'\naddress = {self.address}\n{self.device}\n"
         )
 
 
@@ -176,6 +188,7 @@ UART: Final[dict[str, Any]] = {
     "other": {"register": "chip.SPR", "value": 0x5A},
     "home": ("chip.LCR", "0x03"),
 }
+PAIR: Final = _toy(reg("R", 0, "reset = 0x10"), reg("S", 1, "reset = 0x10"))
 WROTE: Final = ("R", "write")
 TOOK: Final = ("R", "read")
 
@@ -193,6 +206,23 @@ SIGNALLED: Final[dict[str, Any]] = {
     "fresh": (DONE,) * 4,
     "done": DONE,
 }
+
+
+def _step(register: str, value: int) -> dict[str, Any]:
+    return {"do": "write", "register": f"chip.{register}", "value": value}
+
+
+# what a header comes to by rule when the step that was begun last is settled, or asks for a person
+STEPPED: Final[dict[str, Any]] = {
+    "method": "sequence.run",
+    "request": {"steps": [_step("R", 0x55), _step("S", 0x66)]},
+    "arrange": _holds(R=0x33, S=0x44),
+    "fresh": (DONE,) * 4,
+    "done": DONE,
+}
+HALF: Final = Ending("partial", "rule", "unknown")
+HALF_SEEN: Final = Ending("partial", "rule", "applied")
+WHOLE: Final = Ending("applied", "rule", "applied")
 NOBODY_CAN_TELL: Final[dict[str, Any]] = {"unsent": _person_always(), "sent": _person_always()}
 
 KINDS: Final = (
@@ -393,6 +423,39 @@ KINDS: Final = (
         watched=False,
         caller=OPERATOR,
         **NOBODY_CAN_TELL,
+    ),
+    Kind(
+        "sequence, in its first step",
+        PAIR,
+        WROTE,
+        # the step is not applied, or superseded; or it is done, and the second is never begun
+        unsent=_each(NOT_APPLIED, HALF, NOT_APPLIED, PERSON),
+        sent=_each(HALF, HALF, HALF, PERSON),
+        ended=_each(*[HALF_SEEN] * 4),
+        op=2,
+        step=1,
+        **STEPPED,
+    ),
+    Kind(
+        "sequence, in its last step",
+        PAIR,
+        ("S", "write"),
+        none=_each(*[HALF_SEEN] * 4),
+        unsent=_each(HALF_SEEN, HALF_SEEN, HALF_SEEN, PERSON),
+        sent=_each(WHOLE, HALF_SEEN, WHOLE, PERSON),
+        op=3,
+        step=2,
+        **STEPPED,
+    ),
+    Kind(
+        "safe state",
+        STORE,
+        WROTE,
+        {"device": "chip"},
+        method="device.safe_state",
+        arrange=_holds(R=0x33),
+        device="safe_state = [{ register = 'R', value = 0x55 }]",
+        **STORED,
     ),
 )
 

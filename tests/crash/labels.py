@@ -2,7 +2,8 @@
 
 Each point is a function of the product in whose place stands one that ends this very process by SIGKILL: nothing is
 flushed, nothing is closed. The stage says what a crash there leaves: `none` no record, `unsent` a durable intent that
-the device has not seen, `first` the first transfer seen, `sent` all of it, `done` the outcome on record.
+the device has not seen, `first` the first transfer seen, `sent` all of it, `ended` the outcome on record, `done`
+the reply given. For a sequence: of the step that is killed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from hwtool import dispatch, engine, keyed, recovery
+from hwtool import dispatch, engine, execution, recovery
 from hwtool.worker import BusWorker
 from hwtool_sim.process import SimConnection
 from hwtool_store import operations
@@ -36,30 +37,48 @@ class Doing:
     Attributes:
         committing: the next commit is the one meant.
         dispatching: the next transfer is part of a dispatch.
+        at_step: how many operations have come to the head of their queue.
+        step_meant: the one that is to be killed, 0 for any.
     """
 
     committing = False
     dispatching = False
+    at_step = 0
+    step_meant = 0
+
+    @classmethod
+    def its_turn(cls) -> bool:
+        """Whether the step of a sequence is at work that is meant; always where none is."""
+        return cls.step_meant in (0, cls.at_step)
 
 
 def know_the_dispatch() -> None:
     """Know when a dispatch is under way: the same functions carry clean reads too."""
-    sent = dispatch.dispatch
+    for name in ("dispatch", "dispatch_safe_state"):
+        _know(name)
+
+
+def _know(name: str) -> None:
+    sent = vars(dispatch)[name]
 
     async def dispatching(*arguments: Any) -> Any:
-        Doing.dispatching = True
+        Doing.dispatching = Doing.its_turn()
         try:
             return await sent(*arguments)
         finally:
             Doing.dispatching = False
 
-    vars(dispatch)["dispatch"] = dispatching
+    vars(dispatch)[name] = dispatching
 
 
 def _before(place: dict[str, Any] | type, name: str) -> Callable[[], None]:
     def arm() -> None:
-        def dying(*_: Any) -> NoReturn:
-            die()
+        real = _get(place, name)
+
+        def dying(*arguments: Any, **named: Any) -> Any:
+            if Doing.its_turn():
+                die()
+            return real(*arguments, **named)
 
         _put(place, name, dying)
 
@@ -70,9 +89,11 @@ def _after(place: dict[str, Any] | type, name: str) -> Callable[[], None]:
     def arm() -> None:
         real = _get(place, name)
 
-        async def dying(*arguments: Any, **named: Any) -> NoReturn:
-            await real(*arguments, **named)
-            die()
+        async def dying(*arguments: Any, **named: Any) -> Any:
+            done = await real(*arguments, **named)
+            if Doing.its_turn():
+                die()
+            return done
 
         _put(place, name, dying)
 
@@ -86,7 +107,7 @@ def _in_the_commit(place: dict[str, Any] | type, name: str) -> Callable[[], None
         real, write = _get(place, name), Anchor.write
 
         async def meant(*arguments: Any, **named: Any) -> Any:
-            Doing.committing = True
+            Doing.committing = Doing.its_turn()
             return await real(*arguments, **named)
 
         def dying(anchor: Anchor, mark: Any) -> None:
@@ -156,7 +177,30 @@ def _nothing() -> None:
     """Reached by whoever lives: the life ends itself after its reply."""
 
 
-KEYED: Final = keyed.KeyedOperations
+KEYED: Final = execution.Execution
+
+
+def know_the_step(number: int) -> None:
+    """Be killed only where the n-th operation of this life is at work (a step of a sequence); 0: at the first."""
+    Doing.step_meant = number
+    head = KEYED.at_the_head
+
+    async def counted(*arguments: Any, **named: Any) -> Any:
+        Doing.at_step += 1
+        return await head(*arguments, **named)
+
+    setattr(KEYED, "at_the_head", counted)  # noqa: B010  # a method put in its place
+
+
+def _both(make: Callable[[type, str], Callable[[], None]], name: str) -> Callable[[], None]:
+    """At the intent of any kind of operation."""
+    ordinary, safe = make(KEYED, name), make(KEYED, f"{name}_safe_state")
+
+    def arm() -> None:
+        ordinary()
+        safe()
+
+    return arm
 
 
 @dataclass(frozen=True)
@@ -177,16 +221,16 @@ class Label:
 
 
 OPERATION: Final = (
-    Label("before T1", "none", _before(KEYED, "_intend")),
-    Label("T1 committed, anchor behind", "unsent", _in_the_commit(KEYED, "_intend")),
-    Label("after T1", "unsent", _after(KEYED, "_intend")),
+    Label("before T1", "none", _both(_before, "_intend")),
+    Label("T1 committed, anchor behind", "unsent", _both(_in_the_commit, "_intend")),
+    Label("after T1", "unsent", _both(_after, "_intend")),
     Label("before the first transfer", "unsent", _transfer(sent=False)),
     Label("request under way", "first", _request_under_way),
     Label("after the first transfer", "first", _transfer(sent=True)),
     Label("in the watch", "sent", _before(vars(dispatch), "write_seen"), watched=True),
     Label("before T2", "sent", _before(KEYED, "_record")),
-    Label("T2 committed, anchor behind", "done", _in_the_commit(KEYED, "_record")),
-    Label("after T2", "done", _after(KEYED, "_record")),
+    Label("T2 committed, anchor behind", "ended", _in_the_commit(KEYED, "_record")),
+    Label("after T2", "ended", _after(KEYED, "_record")),
     Label("after the reply", "done", _nothing),
 )
 RECOVERY: Final = (

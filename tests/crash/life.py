@@ -31,10 +31,11 @@ from hwtool_contracts.model import Contract
 from hwtool_sim.board import AT_POWER_ON
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
+from hwtool_sim.control import Bench
 from hwtool_sim.process import SimServer
 from hwtool_sim.remote import RemoteSimBus
 from tests.crash.kinds import KEY, Kind
-from tests.crash.labels import arm, die, know_the_dispatch
+from tests.crash.labels import arm, die, know_the_dispatch, know_the_step
 from tests.hwtool.conftest import OPERATOR
 
 LIMIT_S: Final = 30.0
@@ -147,7 +148,7 @@ class Chips(SimServer):
     def __init__(self, path: str, bus: SimBus) -> None:
         self._open = 0
         self._door = threading.Lock()
-        super().__init__(path, bus)
+        super().__init__(path, Bench({"b": bus}))
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._door:
@@ -159,10 +160,10 @@ class Chips(SimServer):
         with self._door:
             self._open -= 1
 
-    def _control(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request.get("control") == "connections":
+    def answer(self, line: bytes) -> dict[str, Any]:
+        if json.loads(line).get("control") == "connections":
             return {"connections": self._open}
-        return super()._control(request)
+        return super().answer(line)
 
 
 def simulator(path: str, kind: Kind, contract: Contract) -> int:
@@ -214,6 +215,7 @@ def first_life(kind: Kind, board: Board, store: Path, label: str, silent: bool) 
             code = {"approval": 1, "code": shown.approvals[0]["code"]}
             assert (await engine.call(OPERATOR, "approval.approve", code)).ok
         know_the_dispatch()
+        know_the_step(kind.step)
         arm(label)
         told.answer("asked", await engine.call(kind.caller, kind.method, request))
         if label == "after the reply":
@@ -259,9 +261,9 @@ def last_life(kind: Kind, board: Board, store: Path, silent: bool, fault: Callab
         await ask("other", "reg.write", other)
         if isinstance(found.op, dict) and found.op["state"] == "UNKNOWN":
             await ask("verified", "op.get", {"key": KEY, "verify": True})
-            settle = {"id": found.id, "verdict": "abandoned", "reason": "nobody can tell"}
+            settle = {"id": kind.op, "verdict": "abandoned", "reason": "nobody can tell"}
             assert (await engine.call(OPERATOR, "op.settle", settle)).ok
-            await ask("settled", kind.method, request)
+            await ask("settled", "op.get", {"id": kind.op})
             await ask("freed", "reg.write", other)
         await ask("at last", "op.get", {"key": KEY})
         if kind.home is not None:

@@ -233,11 +233,11 @@ def judged(scene: Scene, run: Run, lives: Sequence[Ended], epoch: int = 1) -> li
 
 
 def _stage(scene: Scene, run: Run, record: Record, epoch: int) -> str:
-    """How far the first life got, by the journal and the chip's own counter."""
-    steps = {a.body["what"] for a in record.audit if a.epoch == epoch and a.op_id == 1}
+    """How far the first life got with the operation that was to be killed, by the journal and the chip's counter."""
+    steps = {a.body["what"] for a in record.audit if a.epoch == epoch and a.op_id == run.kind.op}
     ran = scene.counts[1][run.kind.place]
     if "outcome" in steps:
-        return "done"
+        return "done" if run.label == "after the reply" else "ended"
     if "intent" not in steps:
         return "none"
     # a bank is selected and set back: it stands open at odd counts of its selector
@@ -252,7 +252,7 @@ def _ending(run: Run, stage: str, last: dict[str, Result]) -> list[str]:
     wanted = _expected(run.kind, stage, run.fate)
     found, repeated = last["found"], last["repeated"]
     code = None if repeated.error is None else repeated.error["code"]
-    if stage == "none":
+    if stage == "none" and run.kind.none is None:
         waiting = found.status == "pending_approval" or (run.kind.approved and found.verdict == "denied")
         if not waiting and (found.error is None or found.error["code"] != "not_found"):
             return [f"nothing was on record, and op.get says {found.status} {found.summary}"]
@@ -291,7 +291,7 @@ def _once(scene: Scene, run: Run, stage: str, last: dict[str, Result]) -> list[s
     """The chip's own counter at the end: what was seen is not sent again, what was never on record runs once."""
     ran = scene.counts[-1][run.kind.place]
     seen = scene.counts[1][run.kind.place]
-    fresh = stage == "none" and last["repeated"].verdict in ("applied", "satisfied")
+    fresh = stage == "none" and run.kind.none is None and last["repeated"].verdict in ("applied", "satisfied")
     wanted = run.kind.runs[1] if fresh else seen
     return [] if ran == wanted else [f"{run.kind.place} executed {ran}x, {wanted} would be once"]
 

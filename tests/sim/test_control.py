@@ -59,7 +59,7 @@ def test_transfer_when_there_are_several_buses_then_one_must_be_named_and_no_oth
     assert two.ask(bus="right", transfer=WRITE) == {"answer": "confirmed", "data": ""}
     assert two.ask(bus="left", transfer=READ) == {"answer": "confirmed", "data": "00"}
     assert two.ask(transfer=READ) == {"error": "transfer: bus: which one? there are left, right"}
-    assert two.ask(join=True, bus="left") == {"joined": "left"}
+    assert two.ask(join=True, bus="left") == {"joined": "left", "plugged": True}
     assert two.ask(bus="left", boot_evidence=0x20) != two.ask(bus="right", boot_evidence=0x20)
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hwtool import keyed
+from hwtool import execution
 from hwtool.config import Board
 from hwtool.engine import Engine
 from hwtool_contracts.errors import DomainError
@@ -101,13 +101,13 @@ def failing_operation(scene: Scene, chain: Chain, number: int, fault: bool) -> C
     async def life(told: Told) -> None:
         disk = Disk()
         engine = await Engine.start(scene.board, scene.store, HostClock(), allow_unsafe=True)
-        intend = keyed.KeyedOperations._intend
+        intend = execution.Execution._intend
 
         async def armed(*arguments: Any) -> Any:
             disk.fail(scene.store, number, chain.error, chain.always)
             return await intend(*arguments)
 
-        setattr(keyed.KeyedOperations, "_intend", armed)  # noqa: B010  # a method put in its place
+        setattr(execution.Execution, "_intend", armed)  # noqa: B010  # a method put in its place
         if fault:
             _be_careless()
         answer = await engine.call(chain.kind.caller, chain.kind.method, {**chain.kind.request, "key": KEY})
@@ -123,14 +123,14 @@ def failing_operation(scene: Scene, chain: Chain, number: int, fault: bool) -> C
 
 def _be_careless() -> None:
     """The seeded defect: an outcome that could not be recorded is answered as if it were."""
-    record = keyed.KeyedOperations._record
+    record = execution.Execution._record
 
     async def careless(self: Any, request: Any, prepared: Any, op_id: int, finished: Any, device: Any) -> Any:
         before = copy.deepcopy(finished.result)
         result = await record(self, request, prepared, op_id, finished, device)
         return before if result.error is not None and result.error["code"] == "store_failed" else result
 
-    setattr(keyed.KeyedOperations, "_record", careless)  # noqa: B010  # a method put in its place
+    setattr(execution.Execution, "_record", careless)  # noqa: B010  # a method put in its place
 
 
 def failing_start(board: Board, store: Path, chain: Chain, number: int) -> Callable[[Told], None]:
