@@ -58,7 +58,7 @@ from hwtool_contracts.messages import (
 )
 from hwtool_store import operations
 from hwtool_store.database import Start, Store, frozen, open_store, set_meta_once
-from hwtool_store.faults import StoreRefused, StoreRule
+from hwtool_store.faults import StoreFatal, StoreRefused, StoreRule
 from hwtool_store.operations import OpRow
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class Engine:
 
         Raises:
             StoreRefused: the store cannot be used.
+            StoreFatal: the store failed while it was being started; the process must end without closing it.
             OSError: a bus is in use, or its node may not be opened; one that is absent keeps nothing from starting.
         """
         boot_id = clock.boot_id()
@@ -104,10 +105,12 @@ class Engine:
                     log.warning("bus %s is absent: %s; its devices are unavailable until it comes", spec.name, absent)
             engine = cls(Daemon(board, store, clock, boot_id, workers, _devices(board, workers)))
             await engine._recover()
-        except BaseException:
+        except BaseException as error:
             for worker in workers.values():
                 await worker.close()
             store.close()
+            if isinstance(error, DomainError) and isinstance(error.__cause__, StoreFatal):
+                raise error.__cause__ from error
             raise
         return engine
 

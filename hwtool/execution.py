@@ -309,7 +309,7 @@ class Execution:
         closed.result.values = result.values
         ended = daemon.dressed(closed.result, device)
         ended.id = op_id
-        note = {**body, "what": "settled", "verdict": "lost"}
+        note = {**body, "what": "settled", "verdict": "lost", "by": "rule", "error": Code.VALUE_LOST.value}
         evidence, response, settled = result.evidence or {}, to_row(result), to_row(ended)
 
         def job(conn: Connection) -> None:

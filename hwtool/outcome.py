@@ -19,7 +19,7 @@ Source: docs/operations.md, the table of reconciliation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,12 @@ from hwtool_contracts.effects import Reconcile
 Effects = Literal["applied", "none", "unknown"]
 Restart = Literal["same", "reset", "silent"]
 Seen = Literal["applied", "satisfied", "unchanged", "other", "open"]
+
+
+# what a reset of the chip sets back; anything else may have set something off before
+SET_BACK: Final = frozenset(
+    {Reconcile.COMPARE, Reconcile.COMPARE_STORED, Reconcile.WERE_SET_NOW_CLEAR, Reconcile.PARITY}
+)
 
 
 class SignalRule(msgspec.Struct, frozen=True):
@@ -220,7 +226,7 @@ def settle_write(
     if restart == "reset" and (any(t.signals for t in targets) or not all(t.persistent for t in targets)):
         if any(t.persistent for t in targets):
             return NeedsPerson("the device restarted since, and only a part of what was written outlasts that")
-        if kinds <= {Reconcile.COMPARE, Reconcile.COMPARE_STORED} and all(t.observe is not None for t in targets):
+        if kinds <= SET_BACK and all(t.observe is not None for t in targets):
             return Verdict("superseded", "unknown", "the device restarted since: the register was set back")
         return NeedsPerson("the device restarted since, and what the write set off may have happened before")
     if now is None:

@@ -350,6 +350,7 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
 
     Raises:
         StoreRefused: the store cannot be used.
+        StoreFatal: the store failed while it was being started.
         ServeError: a socket cannot be had.
         OSError: a bus is in use or cannot be opened.
     """

@@ -14,7 +14,7 @@ import click
 from hwtool.cli.link import complain, json_option
 from hwtool.session import socket_directory
 from hwtool_contracts.toml_reader import Faults
-from hwtool_store.faults import StoreRefused
+from hwtool_store.faults import StoreFatal, StoreRefused
 
 if TYPE_CHECKING:
     from hwtool.config import Board
@@ -41,7 +41,7 @@ def loaded_from(path: Path) -> Board:
 def serve(board: Path | None, store: Path | None, socket_: str | None, allow_unsafe_store: bool) -> None:
     """Run the daemon until it is told to stop (SIGTERM, or Ctrl-C)."""
     from hwtool.bench import bench
-    from hwtool.server import ServeError, default_store, run
+    from hwtool.server import FATAL_EXIT, ServeError, default_store, run
 
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
@@ -51,6 +51,11 @@ def serve(board: Path | None, store: Path | None, socket_: str | None, allow_uns
         run(loaded, store or default_store(directory), directory, allow_unsafe=allow_unsafe_store)
     except (StoreRefused, ServeError) as error:
         complain(str(error), 2)
+    except StoreFatal as error:
+        click.echo(
+            f"hwtool: the store failed while it was started: {error}; look at the disk, nothing was sent", err=True
+        )
+        os._exit(FATAL_EXIT)  # without closing the database: what this process believes of it may be wrong
     except OSError as error:
         complain(f"a bus cannot be had: {error}", 2)
 

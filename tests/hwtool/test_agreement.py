@@ -265,9 +265,6 @@ def test_exemptions_when_listed_then_each_is_a_test_of_this_folder() -> None:
     assert all(BEHIND_ITS_BACK.values())
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an undeclared read is closed with the body of its unknown: no author, no reason"
-)
 def test_undeclared_read_when_closed_at_once_then_the_journal_says_by_whom(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         lab.fault(FaultKind.REPLY_LOST, access="read")

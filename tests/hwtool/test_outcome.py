@@ -353,7 +353,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x00,
         0x01,
         APPLIED,
-        PERSON,
+        SUPERSEDED,
         PERSON,
     ),
     (
@@ -362,7 +362,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x00,
         0x00,
         NOT_APPLIED,
-        PERSON,
+        SUPERSEDED,
         PERSON,
     ),
     (
@@ -380,7 +380,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x80,
         0x00,
         APPLIED,
-        PERSON,
+        SUPERSEDED,
         PERSON,
     ),
     (
@@ -389,7 +389,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x80,
         0x00,
         APPLIED,
-        PERSON,
+        SUPERSEDED,
         APPLIED,
     ),
     (
@@ -398,7 +398,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x80,
         0x00,
         APPLIED,
-        PERSON,
+        SUPERSEDED,
         PERSON,
     ),
     (
@@ -407,7 +407,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x00,
         0x00,
         SATISFIED,
-        PERSON,
+        SUPERSEDED,
         SATISFIED,
     ),
     (
@@ -416,7 +416,7 @@ COMPARE_TABLE: list[tuple[str, Target, int, int, tuple[str, str], tuple[str, str
         0x80,
         0x80,
         PERSON,
-        PERSON,
+        SUPERSEDED,
         PERSON,
     ),
     ("undeclared", target(reconcile=Reconcile.PERSON), 0x01, 0x55, PERSON, PERSON, PERSON),

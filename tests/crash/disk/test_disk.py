@@ -59,9 +59,6 @@ main()
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="StoreFatal and DomainError of a start go past serve: the operator is shown a traceback"
-)
 def test_start_when_the_disk_fails_under_its_writer_then_one_sentence_and_no_traceback(tmp_path: Path) -> None:
     launcher = tmp_path / "failing_disk.py"
     launcher.write_text(FAILING_DISK)
@@ -76,5 +73,6 @@ def test_start_when_the_disk_fails_under_its_writer_then_one_sentence_and_no_tra
         )
     finally:
         daemon.__exit__(None, None, None)
+    assert ended.returncode == 70
     assert "disk I/O error" in ended.stderr
     assert "Traceback" not in ended.stderr
