@@ -64,6 +64,7 @@ class Header:
         outcomes: of the steps that had an operation.
         told: one line per step begun, for the evidence.
         result: set when the header has ended, or become unknown.
+        intent: the audit row of its intent, made before that of its first step.
     """
 
     daemon: Daemon
@@ -76,6 +77,12 @@ class Header:
     values: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     result: Result | None = None
+    intent: dict[str, Any] = field(default_factory=dict)
+
+    def about_to_begin(self) -> None:
+        """Make the audit row of the header's intent."""
+        direct = {"direct": True} if self.sequence.approval and self.row is None else {}
+        self.intent = self.body("intent", reason=self.request.params.reason, **direct)
 
     def body(self, what: str, **more: Any) -> dict[str, Any]:
         """An audit row about the header."""
@@ -84,9 +91,7 @@ class Header:
 
     def intend(self, conn: Connection) -> int:
         """In the first step's T1: the header's own intent, consuming its approval if it has one."""
-        now_ns = self.daemon.clock.wall_ns()
-        direct = {"direct": True} if self.sequence.approval and self.row is None else {}
-        body = self.body("intent", reason=self.request.params.reason, **direct)
+        now_ns, body = self.daemon.clock.wall_ns(), self.intent
         if self.row is not None:
             return operations.t1_granted(conn, self.row.op_id, {}, 0, now_ns, body)
         shared: dict[str, Any] = {"content": self.request.content, "sensitive": self.sequence.sensitive}
@@ -251,6 +256,8 @@ class Sequences:
             raise DomainError(Code.INTERNAL, f"{step.name()} has no request")
         content = sequence_content(ResolvedSequence((step,)))["steps"][0]
         part = StepPart(header, step, last)
+        if header.op_id is None:
+            header.about_to_begin()
         request = part_of(self._daemon, header.request, step.keyed, step.params, content)
         result = await self._execution.at_the_head(request, step.keyed, None, part)
         header.op_id = part.begun

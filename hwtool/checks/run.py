@@ -12,6 +12,7 @@ from hwtool.bench import bench
 from hwtool.checks.basic import basic
 from hwtool.checks.effects import effects
 from hwtool.checks.rig import Check, Rig
+from hwtool.checks.units import units
 from hwtool.clock import Clock
 from hwtool.engine import Engine
 
@@ -50,7 +51,7 @@ async def _run(directory: Path) -> Outcome:
     engine = await Engine.start(bench(), directory, Clock(), allow_unsafe=True)
     try:
         rig = Rig(engine)
-        return Outcome([c async for c in basic(rig)] + [c async for c in effects(rig)])
+        return Outcome([c for part in (basic, effects, units) async for c in part(rig)])
     finally:
         await engine.close()
 

@@ -32,7 +32,7 @@ def test_check_when_run_then_it_passes_and_says_how_many_and_the_retry_arithmeti
 def test_check_when_asked_for_json_then_one_object_that_counts() -> None:
     told = json.loads(typed("check", "--json").stdout)
     assert told["passed"] is True
-    assert told["count"] == len(told["checks"]) >= 40
+    assert told["count"] == len(told["checks"]) >= 53
 
 
 def test_check_when_the_key_is_not_looked_up_then_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,4 +50,4 @@ def test_demo_when_run_then_every_step_is_counted() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("PASS: ")
     assert "FAILED" not in done.stdout
-    assert done.stdout.count("counted:") == 13
+    assert done.stdout.count("counted:") == 15
