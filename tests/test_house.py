@@ -54,3 +54,13 @@ def test_guards_when_listed_in_the_manual_then_as_the_mutants_are() -> None:
 
     rows = [line for line in (TOP / "docs" / "guards.md").read_text().splitlines() if line.startswith("| ")]
     assert rows[1:] == table()
+
+
+def test_promises_when_listed_in_the_manual_then_as_the_table_is_and_every_test_named_exists() -> None:
+    from tests.promises import PROMISES, rows
+
+    manual = (TOP / "docs" / "proofs.md").read_text().splitlines()
+    assert [line for line in manual if line.startswith("| ") and not line.startswith("| sentence")] == rows()
+    named = [test for sentences in PROMISES.values() for _, test in sentences]
+    gone = [t for t in named if f"def {t.partition('::')[2]}(" not in (TOP / t.partition("::")[0]).read_text()]
+    assert gone == []
