@@ -71,6 +71,7 @@ def devices(daemon: Daemon) -> Result:
             "verified": device.contract.verified or False,
             "simulated": device.simulated,
             "bus_state": device.worker.state,
+            "safe_state": [entry.register.name for entry in device.spec.safe_state],
         }
         for device in daemon.devices.values()
     ]

@@ -10,11 +10,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from hwtool.client import Client, NoDaemon
+from hwtool.config import load_board
+from hwtool_contracts.model import Contract
+from hwtool_sim.process import SimConnection
+from tests.agreement import disagreements, record_of
+from tests.executions import Count, Place
 
 LIMIT_S = 30.0
 
@@ -101,9 +107,44 @@ class RunningDaemon:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process is not None:
-            self.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            if self.process is not None and self.stop() == 0 and kind is None:
+                self.must_agree()
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def must_agree(self, simulator: Path | None = None) -> None:
+        """Stop, and compare journal, rows and, where the chips are in a simulator, their own counters.
+
+        Args:
+            simulator: socket of the simulator of the whole board.
+        """
+        assert self.stop() == 0, self.log()
+        record = record_of(self.store)
+        contracts: dict[str, Contract] = {}
+        counts: list[Count] = []
+        if simulator is not None:
+            board = load_board(self.directory / "board.toml")
+            shown = shown_counts(simulator, list(board.buses))
+            executed: dict[str, Counter[Place]] = {}
+            for device in board.devices.values():
+                locus = device.locus(board.buses[device.bus])
+                contracts[locus] = device.contract
+                executed[locus] = Counter()
+                for name, number in shown[device.bus].get(f"{device.address:#04x}", {}).items():
+                    register, _, access = name.rpartition(".")
+                    executed[locus][register, access] = number
+            counts = [Count({}, frozenset()), Count(executed, record.begun())]
+        assert disagreements(record, contracts, counts) == []
+
+
+def shown_counts(simulator: Path, buses: list[str]) -> dict[str, dict[str, dict[str, int]]]:
+    """What the chips behind a simulator's socket have executed, by bus and address."""
+    line = SimConnection(str(simulator))
+    try:
+        return {bus: line.ask({"control": "counts", "bus": bus})["counts"] for bus in buses}
+    finally:
+        line.close()
 
 
 class RunningSimulator:

@@ -73,6 +73,8 @@ def test_safe_state_when_called_then_every_entry_is_written_once_in_order_and_se
         assert (lab.writes("OUT"), lab.writes("DRIVE")) == (1, 1)
         row = await lab.row(LATER)
         assert (row.kind, row.state) == ("safe_state", "DONE")
+        (listed,) = (await lab.ask("device.list")).devices or []
+        assert listed["safe_state"] == ["OUT", "DRIVE"]
 
     play(life, safe_board(tmp_path))
 

@@ -102,6 +102,7 @@ def test_stop_when_an_intent_is_open_then_it_is_waited_for_recorded_and_answered
             again = client.ask("reg.write", OPEN)
         assert (again["replayed"], again["verdict"], executed(sim, "OLATA.write")) == (True, "applied", 1)
         sim.close()
+        daemon.must_agree(folder / "sim")
 
 
 def test_daemon_when_killed_with_the_reply_lost_then_the_device_it_left_behind_tells(folder: Path) -> None:
@@ -118,6 +119,7 @@ def test_daemon_when_killed_with_the_reply_lost_then_the_device_it_left_behind_t
         come_about(lambda: "DONE applied by rule" in command_line(daemon, *told).stdout)
         assert executed(sim, "OLATA.write") == 1
         sim.close()
+        daemon.must_agree(folder / "sim")
 
 
 def test_line_when_it_is_absent_at_start_unplugged_and_back_then_the_daemon_lives_and_identifies_it_anew(
@@ -146,6 +148,7 @@ def test_line_when_it_is_absent_at_start_unplugged_and_back_then_the_daemon_live
             assert executed(sim, "RELAY_PULSE_WIDTH.write") == 1
             sim.close()
             assert running.process is not None
+            daemon.must_agree(folder / "sim")
 
 
 def test_line_when_replies_go_wrong_then_each_request_is_one_frame_and_its_class_is_right(folder: Path) -> None:
@@ -181,3 +184,4 @@ def test_line_when_replies_go_wrong_then_each_request_is_one_frame_and_its_class
                 # a nonvolatile register, no other master: what it holds tells, whatever became of the reply
                 assert settled["verdict"] == ("not_applied" if kind == "request_lost" else "applied"), kind
         sim.close()
+        daemon.must_agree(folder / "sim")
