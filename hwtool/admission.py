@@ -5,7 +5,7 @@ Nothing here is said before the key has been looked up; a refusal leaves the key
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hwtool.devices import Device, stale
@@ -31,7 +31,8 @@ class Request:
         resolved: None where `error` says why it could not be understood or is not allowed.
         content: what the digest covers; None with `resolved`.
         expires_boottime_ns: deadline of `not_after` on CLOCK_BOOTTIME.
-        alarms: safe states its devices had been asked for when it came.
+        watched: devices whose safe states overtake it: its own, or all of its sequence.
+        alarms: safe states they had been asked for when it came.
     """
 
     caller: Caller
@@ -41,6 +42,7 @@ class Request:
     content: dict[str, Any] | None
     digest: bytes
     expires_boottime_ns: int | None
+    watched: tuple[Device, ...]
     alarms: int
 
     @property
@@ -53,10 +55,19 @@ class Request:
         """Whether it passes what stops others."""
         return isinstance(self.params, SafeStateParams)
 
+    @property
+    def queue_ms(self) -> int | None:
+        """How long it will wait for its turn, None: as long as it takes."""
+        return None if isinstance(self.params, SafeStateParams) else self.params.queue_ms
 
-def alarms_of(resolved: Resolved | ResolvedSequence | None) -> int:
-    """How many safe states the devices of a request have been asked for so far."""
-    return 0 if resolved is None else sum(d.lock.alarms for d in resolved.devices)
+    def overtaken(self) -> bool:
+        """Whether a safe state has been asked for since it came, on a device that matters to it."""
+        return alarms_of(self.watched) != self.alarms
+
+
+def alarms_of(devices: tuple[Device, ...]) -> int:
+    """How many safe states have been asked for on these devices so far."""
+    return sum(d.lock.alarms for d in devices)
 
 
 def resolve(daemon: Daemon, params: KeyedParams) -> Resolved | ResolvedSequence:
@@ -98,21 +109,14 @@ def request_of(daemon: Daemon, caller: Caller, params: KeyedParams) -> Request:
     if params.not_after is not None:
         rest_ns = params.not_after * 1_000_000 - daemon.clock.wall_ns()
         expires = daemon.clock.boottime_ns() + rest_ns
-    return Request(caller, params, resolved, error, content, digest, expires, alarms_of(resolved))
+    watched = () if resolved is None else resolved.devices
+    return Request(caller, params, resolved, error, content, digest, expires, watched, alarms_of(watched))
 
 
 def part_of(daemon: Daemon, request: Request, step: Resolved, params: KeyedParams, content: dict[str, Any]) -> Request:
-    """The request of one step of a sequence: its own key and digest, its sequence's caller and deadline."""
-    return Request(
-        request.caller,
-        params,
-        step,
-        None,
-        content,
-        digest_of(content, daemon.store.secret if step.sensitive else None),
-        request.expires_boottime_ns,
-        alarms_of(step),
-    )
+    """The request of one step of a sequence: its own key and digest; caller, deadline and alarms of the whole."""
+    digest = digest_of(content, daemon.store.secret if step.sensitive else None)
+    return replace(request, params=params, resolved=step, content=content, digest=digest)
 
 
 async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -> None:
@@ -121,22 +125,36 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
     Raises:
         DomainError: the key stays unused.
     """
-    params = request.params
     if request.caller.keyless:
         reason = "the connection's user is not known to this host"
         raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
-    for device in devices:
-        await _check_seen_store(daemon, request, device)
-        if not isinstance(params, SequenceParams):
-            device.check_seen(params.generation, params.contract_digest)
+    await _check_seen_store(daemon, request, devices)
+    check_seen(request)
     check_time(daemon, request, after_intent=False)
     check_stopped(daemon, request, devices)
 
 
+def overtaken_by_safe_state() -> DomainError:
+    """The error of a request that was made before a safe state."""
+    message = "a safe state of the device was asked for since this request came: it does not run after it"
+    return DomainError(Code.BUSY, message, by="safe_state", holder=None, retry_after_ms=1000)
+
+
+def check_seen(request: Request) -> None:
+    """Refuse a caller who looked at another generation or contract; asked again at the head of the queue.
+
+    Raises:
+        DomainError: stale.
+    """
+    params = request.params
+    if request.device is not None and isinstance(params, ReadEffectfulParams | WriteParams | UpdateParams):
+        request.device.check_seen(params.generation, params.contract_digest)
+
+
 def check_stopped(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -> None:
-    """Whether something stops effectful requests: a hold, a freeze, a safe state meanwhile, a full disk.
+    """Whether something stops effectful requests: a hold, a freeze, a safe state meanwhile, a full disk, the end.
 
     Asked on the way in and again at the head of the queue; a safe state passes all of it.
 
@@ -145,6 +163,8 @@ def check_stopped(daemon: Daemon, request: Request, devices: tuple[Device, ...])
     """
     if request.safe:
         return
+    if daemon.stopping:
+        raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     for device in devices:
         held = device.held()
         if held is not None:
@@ -152,17 +172,16 @@ def check_stopped(daemon: Daemon, request: Request, devices: tuple[Device, ...])
     if daemon.frozen:
         message = "the daemon is frozen by an operator: no effectful request but device.safe_state"
         raise DomainError(Code.UNAVAILABLE, message, reason="frozen", retry_after_ms=FROZEN_RETRY_MS)
-    if alarms_of(request.resolved) != request.alarms:
-        message = "a safe state of the device was asked for since this request came: it does not run after it"
-        raise DomainError(Code.BUSY, message, by="safe_state", holder=None, retry_after_ms=1000)
+    if request.overtaken():
+        raise overtaken_by_safe_state()
     low = daemon.store.low_space()
     if low is not None:
         raise DomainError(Code.UNAVAILABLE, low, reason="disk_low", retry_after_ms=DISK_RETRY_MS)
 
 
-async def _check_seen_store(daemon: Daemon, request: Request, device: Device) -> None:
-    """A caller that saw more than this store has recorded: the store was set back. The device is held."""
-    seen = request.params.store
+async def _check_seen_store(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -> None:
+    """A caller that saw more than this store has recorded: the store was set back. Its devices are held."""
+    seen = None if isinstance(request.params, SafeStateParams) else request.params.store
     if seen is None:
         return
     store = daemon.store
@@ -170,12 +189,16 @@ async def _check_seen_store(daemon: Daemon, request: Request, device: Device) ->
         raise stale("store", seen.id, str(store.store_id))
     if seen.seq > store.seq:
         why = f"a caller saw record {seen.seq}, the store has {store.seq}: it was set back"
-        now_ns = daemon.clock.wall_ns()
-        if not request.params.dry_run:  # a rehearsal says it, and changes nothing
-            body = daemon.body("hold", request.caller, None, device=device.name, summary=why)
-            device.put_hold("hwtool", why, now_ns)
-            await daemon.ask(lambda conn: operations.put_hold(conn, device.locus, "hwtool", why, now_ns, body))
+        for device in () if request.params.dry_run else devices:  # a rehearsal says it, and changes nothing
+            await _hold(daemon, request, device, why)
         raise stale("store", seen.seq, store.seq)
+
+
+async def _hold(daemon: Daemon, request: Request, device: Device, why: str) -> None:
+    now_ns = daemon.clock.wall_ns()
+    body = daemon.body("hold", request.caller, None, device=device.name, summary=why)
+    device.put_hold("hwtool", why, now_ns)
+    await daemon.ask(lambda conn: operations.put_hold(conn, device.locus, "hwtool", why, now_ns, body))
 
 
 def check_time(daemon: Daemon, request: Request, *, after_intent: bool) -> None:

@@ -49,7 +49,9 @@ def answer_of_row(row: OpRow, caller: Caller) -> Result:
 def unknown_result(row: OpRow) -> Result:
     """The answer of an operation whose outcome is unknown."""
     message = f"{row_name(row)}: the outcome of operation {row.op_id} is unknown"
-    stage = (row.evidence or {}).get("how", "bus")
-    error = DomainError(Code.OUTCOME_UNKNOWN, message, op=row.op_id, stage=stage, evidence=row.evidence, settled=False)
+    told = row.evidence or {}
+    op = told.get("op", row.op_id)  # of a sequence: the step that is to be settled
+    stage = told.get("stage", told.get("how", "bus"))
+    error = DomainError(Code.OUTCOME_UNKNOWN, message, op=op, stage=stage, evidence=row.evidence, settled=False)
     values = (row.response or {}).get("values")  # of a read that stopped half way: what came is kept
     return failed(error, "unknown", id=row.op_id, key=row.key, evidence=row.evidence, values=values)

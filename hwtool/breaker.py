@@ -4,9 +4,10 @@
                                  ↑                     │
                                  └──pause doubled──────┘ failure
 
-Pure: the time is passed in. A failure is an answer that shows no device: ambiguous, no acknowledge at the address, a
-port that cannot be opened. A device that refuses (a Modbus exception) is there: that is a success. The breaker stops
-requests on their way in, never a transfer of an operation that has begun, and it never touches holds.
+Pure: the time is passed in. A failure is an answer that shows a bus in trouble: ambiguous, or a port that cannot be
+opened. A device that refuses (a Modbus exception) is there: that is a success. No acknowledge at an address says
+something of one device and nothing of its neighbours: it counts as neither. The breaker stops requests on their way in,
+never a transfer of an operation that has begun, and it never touches holds.
 """
 
 from __future__ import annotations
@@ -19,20 +20,19 @@ from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected
 FAILURES: Final = 5
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-NOBODY_THERE: Final = frozenset({"address-nack", "port-not-opened", "port-vanished"})
+NOT_OPEN: Final = frozenset({"port-not-opened", "port-vanished"})  # proofs of a bus that is not there
+SAYS_NOTHING: Final = frozenset({"not-sent", "address-nack"})
 
 
 def is_failure(answer: Answer) -> bool | None:
-    """Whether an answer shows that the transport works; None: it shows neither (nothing was sent)."""
+    """Whether an answer shows that the transport fails; None: it shows neither."""
     match answer:
         case Confirmed():
             return False
         case Ambiguous():
             return True
-        case Rejected(_, "not-sent"):
-            return None
         case Rejected(_, proof):
-            return proof in NOBODY_THERE
+            return None if proof in SAYS_NOTHING else proof in NOT_OPEN
 
 
 @dataclass
@@ -69,12 +69,12 @@ class Breaker:
             self.pause_s = FIRST_PAUSE_S
         self.until_s = now_s + self.pause_s
 
-    def refuses(self, now_s: float, *, may_probe: bool) -> int | None:
+    def refuses(self, now_s: float) -> int | None:
         """Milliseconds until a request should come again, None if it may pass; a probe uses up its pause's turn."""
         if not self.open:
             return None
         rest_s = self.until_s - now_s
-        if rest_s <= 0 and may_probe:
+        if rest_s <= 0:
             self.until_s = now_s + self.pause_s  # the next probe, if this one never gets as far as an answer
             return None
-        return max(1, round(1000 * (rest_s if rest_s > 0 else self.pause_s)))
+        return max(1, round(1000 * rest_s))

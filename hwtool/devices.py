@@ -19,7 +19,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
 from hwtool_registers.bits import extract, hexed, to_bytes
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rejected
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rejected, Sent
 from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 
@@ -141,12 +141,6 @@ class Device:
     def put_hold(self, by: str, why: str, now_ns: int) -> None:
         """Hold the device by a person's word."""
         self.hold = PersonHold(by, why, now_ns)
-
-    @property
-    def has_clean_register(self) -> bool:
-        """Whether some register of it can be read without any effect."""
-        judged = (self.judge((r,)) for r in self.contract.registers.values() if r.access.readable)
-        return any(isinstance(j, ReadJudgement) and j.clean for j in judged)
 
     def judge(self, members: tuple[Register, ...], as_group: bool = False) -> ReadJudgement | Refused:
         """The judgement of a read, remembered."""
@@ -357,7 +351,10 @@ class Device:
                 raise self.read_failed(answer, register, "preparation")
             if step.role is Role.ACCESS:
                 answers.append(answer.data)
-        return pieces_of(plan, self.contract, answers)
+        try:
+            return pieces_of(plan, self.contract, answers)
+        except ValueError as error:
+            raise self.read_failed(Ambiguous(Sent.REPLY, str(error)), register, "preparation") from error
 
     def read_failed(self, answer: Answer, register: Register, stage: str) -> DomainError:
         """The error of a clean read that got no value."""

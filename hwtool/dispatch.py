@@ -9,16 +9,16 @@ From T1 to T2 runs a task that nothing cancels; a client that left changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hwtool.clock import Clock
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
-from hwtool.outcome import Seen, Verdict, conclude, is_plain, write_seen
+from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, restart_between, write_seen
 from hwtool.prepare import Prepared, SafePart, check_read_gates
-from hwtool.results import failed, shown_value
+from hwtool.results import Effects, failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import from_bytes, hexed
@@ -27,7 +27,6 @@ from hwtool_registers.plan import Plan, Role, pieces_of
 
 FIRST_PAUSE_S: Final = 0.002
 LONGEST_PAUSE_S: Final = 0.05
-SILENCE_LIFETIMES: Final = 2
 
 
 class Overtaken(Exception):
@@ -107,8 +106,7 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
         if part.fault is not None:
             sent.append(Dispatched([], Rejected(part.fault, "not-sent"), Role.ACCESS, 0, 0, []))
             continue
-        if not device.worker.wedged:
-            await device.worker.settled(SILENCE_LIFETIMES * device.worker.spec.reply_lifetime_ms / 1000)
+        await device.worker.silence()
         sent.append(await _send(device, part.plan, part.bank))
     return sent
 
@@ -158,25 +156,27 @@ class Finished:
     interrupted: bool = False
 
 
-async def carry_out(intent: Intent, prepared: Prepared, clock: Clock, alarms: int) -> Finished:
+async def carry_out(
+    intent: Intent, prepared: Prepared, clock: Clock, overtaken: Callable[[], bool] = lambda: False
+) -> Finished:
     """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did.
 
-    `alarms`: safe states that the device had been asked for when this was allowed; one more ends the watch.
+    `overtaken`: whether a safe state has been asked for since this was allowed; it ends the watch.
     """
     device = prepared.resolved.device
     if prepared.resolved.kind == "safe_state":
-        return await _made_safe(intent, prepared, clock, alarms)
+        return await _made_safe(intent, prepared, clock, overtaken)
     sent = await dispatch(intent, device, prepared.plan, prepared.bank)
     evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
     if sent.stopped is not None:
         return _stopped(intent, prepared, sent, sent.stopped, evidence)
     if prepared.resolved.kind == "read":
         return _read_finished(intent, prepared, sent, evidence)
-    return await _watched(intent, prepared, sent, evidence, clock, alarms)
+    return await _watched(intent, prepared, sent, evidence, clock, overtaken)
 
 
-async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, alarms: int) -> Finished:
-    """A safe state: every entry is sent, then all are watched together; the doubt of one is the doubt of all."""
+async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, overtaken: Callable[[], bool]) -> Finished:
+    """A safe state: every entry is sent, then those sent are watched together; the doubt of one is that of all."""
     sent = await dispatch_safe_state(intent, prepared.resolved.device, prepared.parts)
     name, total = prepared.resolved.name(), len(sent)
     entries = {
@@ -190,6 +190,7 @@ async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, alarms: i
         "transfers": transfers,
         "before": _hexed(prepared.before, prepared),
         "entries": entries,
+        "accesses": {part.register: s.done for part, s in zip(prepared.parts, sent, strict=True)},
         "done": done,
         "total": total,
     }
@@ -204,20 +205,39 @@ async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, alarms: i
         )
         return Finished(None, failed(error, "unknown", evidence=evidence, warnings=warnings), [])
     if done < total:
-        verdict = "partial" if done else "not_applied"
-        evidence |= {"how": "bus"}
-        error = DomainError(
-            Code.NOT_APPLIED,
-            f"{name}: {done} of {total} entries were written: {failed_parts}",
-            after_intent=True,
-            verdict=verdict,
-            done=done,
-            total=total,
-        )
-        result = failed(error, "applied" if done else "none", verdict=verdict, evidence=evidence, warnings=warnings)
-        return Finished(verdict, result, [])
+        return await _partly_safe(prepared, sent, evidence, warnings, failed_parts)
     all_sent = Dispatched([], None, None, done, transfers, warnings)
-    return await _watched(intent, prepared, all_sent, evidence, clock, alarms)
+    return await _watched(intent, prepared, all_sent, evidence, clock, overtaken)
+
+
+async def _partly_safe(
+    prepared: Prepared, sent: Sequence[Dispatched], evidence: dict[str, Any], warnings: list[str], failed_parts: str
+) -> Finished:
+    """A safe state of which some entries are proved not to have been sent, or not whole; the others are looked at."""
+    begun = [part.register for part, s in zip(prepared.parts, sent, strict=True) if s.done]
+    seen: Seen = "open"
+    targets = [t for t in prepared.targets if t.register in begun]
+    try:
+        now = await _look(prepared, targets)
+        seen = write_seen(targets, prepared.before, now)
+        evidence |= {"after": _hexed(now, prepared)}
+    except DomainError as error:
+        evidence |= {"fault": error.message}
+    effects: Effects = "applied" if seen in ("applied", "other") else "none" if seen == "satisfied" else "unknown"
+    if not begun:
+        effects = "none"
+    verdict = "partial" if begun else "not_applied"
+    evidence |= {"how": "bus"}
+    whole = sum(s.stopped is None for s in sent)
+    problem = DomainError(
+        Code.NOT_APPLIED,
+        f"{prepared.resolved.name()}: {whole} of {len(sent)} entries were written: {failed_parts}",
+        after_intent=True,
+        verdict=verdict,
+        done=whole,
+        total=len(sent),
+    )
+    return Finished(verdict, failed(problem, effects, verdict=verdict, evidence=evidence, warnings=warnings), [])
 
 
 def _hexed(values: Mapping[str, int], prepared: Prepared) -> dict[str, str]:
@@ -317,7 +337,12 @@ def _read_finished(intent: Intent, prepared: Prepared, sent: Dispatched, evidenc
 
 
 async def _watched(
-    intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any], clock: Clock, alarms: int
+    intent: Intent,
+    prepared: Prepared,
+    sent: Dispatched,
+    evidence: dict[str, Any],
+    clock: Clock,
+    overtaken: Callable[[], bool],
 ) -> Finished:
     """Watch an acknowledged write until the first conclusive observation, or the end of its window."""
     resolved = prepared.resolved
@@ -326,7 +351,7 @@ async def _watched(
     now: dict[str, int] = {}
     if prepared.verifiable:
         try:
-            seen, now = await _watch(prepared, device, clock, alarms)
+            seen, now = await _watch(prepared, clock, overtaken)
         except Overtaken:
             evidence |= {"how": "interrupted", "watched": True}
             message = f"{resolved.name()}: acknowledged; a safe state of the device ended the watch"
@@ -342,7 +367,7 @@ async def _watched(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
             )
             return Finished(None, failed(unknown, "unknown", evidence=evidence, warnings=sent.warnings), [])
-    if seen in ("unchanged", "other") and await _restarted(prepared):
+    if seen in ("unchanged", "other", "missed") and await _restarted(prepared):
         evidence |= {"how": "restarted", "watched": True, "after": _hexed(now, prepared)}
         message = f"{resolved.name()}: acknowledged, and the device restarted since: what it holds now tells nothing"
         gone = DomainError(
@@ -366,25 +391,31 @@ async def _restarted(prepared: Prepared) -> bool:
     """Whether the device says that it is not the one it was before the dispatch."""
     device = prepared.resolved.device
     now = await device.worker.boot_evidence(device.spec.address)
-    return prepared.boot is not None and now is not None and now != prepared.boot
+    return restart_between(prepared.boot, now) == "reset"
 
 
-async def _watch(prepared: Prepared, device: Device, clock: Clock, alarms: int) -> tuple[Seen, dict[str, int]]:
+async def _watch(prepared: Prepared, clock: Clock, overtaken: Callable[[], bool]) -> tuple[Seen, dict[str, int]]:
     deadline_s = clock.monotonic_s() + prepared.window_ms / 1000
-    names = {t.observe for t in prepared.targets if t.observe} | {s.name for t in prepared.targets for s in t.signals}
     pause_s = FIRST_PAUSE_S
-    registers = [device.contract.registers[name] for name in sorted(names)]
     while True:
-        await check_read_gates(device, registers)  # the write may have closed one
-        now = {register.name: await device.read(register) for register in registers}
+        now = await _look(prepared, prepared.targets)
         seen = write_seen(prepared.targets, prepared.before, now)
         rest_s = deadline_s - clock.monotonic_s()
         if seen in ("applied", "satisfied") or rest_s <= 0:
             return seen, now
-        if device.lock.alarms != alarms:
+        if overtaken():
             raise Overtaken
         await clock.sleep(min(pause_s, rest_s))
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+async def _look(prepared: Prepared, targets: Sequence[Target]) -> dict[str, int]:
+    """What the observables of some targets hold now."""
+    device = prepared.resolved.device
+    names = {t.observe for t in targets if t.observe} | {s.name for t in targets for s in t.signals}
+    registers = [device.contract.registers[name] for name in sorted(names)]
+    await check_read_gates(device, registers)  # the write may have closed one
+    return {register.name: await device.read(register) for register in registers}
 
 
 def _write_result(

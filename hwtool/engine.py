@@ -63,7 +63,6 @@ from hwtool_store.operations import OpRow
 
 log = logging.getLogger(__name__)
 PLAN_KEY = "rehearsal-only"
-START_PATIENCE_LIFETIMES = 2
 
 
 class Engine:
@@ -80,7 +79,6 @@ class Engine:
             sitting = [d for d in daemon.devices.values() if d.worker is worker]
             worker.after_quarantine = partial(self._bus_is_back, worker)
             worker.after_return = partial(_unsure, sitting)
-            worker.has_clean_register = any(d.has_clean_register for d in sitting)
 
     @classmethod
     async def start(cls, board: Board, store_directory: Path, clock: Clock, *, allow_unsafe: bool = False) -> Engine:
@@ -275,7 +273,8 @@ class Engine:
         for device in daemon.devices.values():
             known = await daemon.ask(partial(operations.device, locus=device.locus))
             device.generation = known.generation
-            daemon.boots[device.name] = known.boot_evidence.get("nonce")
+            told = {kind: known.boot_evidence.get(kind) for kind in ("nonce", "host")}
+            daemon.boots[device.name] = {kind: word for kind, word in told.items() if word is not None}
             device.home = dict(known.boot_evidence.get("home", {}))
             device.remember = partial(self._remember, device.locus)
         for row in unknown:
@@ -285,7 +284,7 @@ class Engine:
                 stopped.worker.quarantine()
         for worker in daemon.workers.values():
             # a line that does not fall silent must not keep the others waiting: it stays shut, its rules run later
-            await worker.settled(START_PATIENCE_LIFETIMES * worker.spec.reply_lifetime_ms / 1000)
+            await worker.silence()
         for device in daemon.devices.values():
             await refresh_boot(daemon, device)
         for row in unknown:

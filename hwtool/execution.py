@@ -10,16 +10,17 @@ in the same transactions. A safe state goes to the front of the queue, past what
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from hwtool.admission import Request, check_stopped, check_time
+from hwtool.admission import Request, alarms_of, check_seen, check_stopped, check_time
 from hwtool.devices import Device, stale
 from hwtool.dispatch import Finished, Intent, carry_out
 from hwtool.generation import refresh_boot
 from hwtool.outcome import Verdict
-from hwtool.pending import expire
+from hwtool.pending import no_longer_granted
 from hwtool.prepare import Prepared, prepare, prepare_safe_state
 from hwtool.recovery import settlement
 from hwtool.rehearsal import plan_digest
@@ -35,7 +36,6 @@ from hwtool_store.operations import NewOp, OpRow
 
 MAX_QUEUE: Final = 64
 RULES_BEFORE_SAFE_STATE_S: Final = 0.1
-PATIENCE_LIFETIMES: Final = 2
 LOST: Final = Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
 OVERTAKEN: Final = Verdict("superseded", "unknown", "a later safe state took its place")
 
@@ -79,11 +79,13 @@ class Execution:
         check_stopped(daemon, request, (device,))  # what was queued before a hold never runs after it
         check_time(daemon, request, after_intent=False)
         device.worker.check()
-        device.worker.admit(clean=False)
+        device.worker.admit()
         await device.worker.present()
         boot = await refresh_boot(daemon, device)
-        if row is not None and row.device_gen != device.generation:
-            return await expire(daemon, row, "the device restarted since the approval")
+        check_seen(request)  # it may have restarted while this waited
+        ended = None if row is None else await no_longer_granted(daemon, row)
+        if ended is not None:
+            return ended
         prepared = await prepare(resolved)
         prepared.boot = boot
         if row is not None:
@@ -101,22 +103,25 @@ class Execution:
         """Make a device safe: next in its queue, whatever holds it; what runs there ends.
 
         Raises:
-            DomainError: unavailable (wedged, absent, not silent), stale, expired, store_failed; nothing was sent.
+            DomainError: unavailable (wedged, absent, not silent), stale, refused (another mode), bus_fault or timeout
+                (it could not be identified), expired, store_failed; nothing was sent.
         """
         device = resolved.device
-        device.lock.alarms += 1  # watches and sequences of the device end, what waits is overtaken
-        request = replace(request, alarms=device.lock.alarms)
-        await take_turn(device, request.params.queue_ms, urgent=True)
+        device.lock.raise_alarm()  # watches and sequences of the device end, what waits is overtaken
+        request = replace(request, alarms=alarms_of(request.watched))
+        await device.lock.acquire(urgent=True)
         reached = False
         try:
             boot = await self._reach(request, device)
             prepared = await prepare_safe_state(resolved)
             prepared.boot = boot
             check_time(self._daemon, request, after_intent=False)
+            await device.move_home(resolved.registers)
             op_id = await self._intend_safe_state(request, prepared)
             reached = True
             return await self._dispatch(request, prepared, op_id, None)
         finally:
+            device.home_moved()
             device.lock.release()
             if not reached:  # what it has ended is looked at now
                 for unknown in sorted(device.unknown):
@@ -130,14 +135,14 @@ class Execution:
         """Have the bus, and let the rules of what is open run a last time; answers the boot evidence."""
         check_time(self._daemon, request, after_intent=False)
         worker = device.worker
-        if not worker.wedged:  # a line that is to fall silent is waited for: what is sent into it proves nothing
-            await worker.settled(PATIENCE_LIFETIMES * worker.spec.reply_lifetime_ms / 1000)
+        await worker.silence()
         worker.check()
         await worker.present()
         boot = await refresh_boot(self._daemon, device)
         tries = {self._daemon.keep(self._tried(op_id)) for op_id in sorted(device.unknown)}
         if tries:
             await asyncio.wait(tries, timeout=RULES_BEFORE_SAFE_STATE_S)
+            await worker.silence()  # a rule may have lost a reply
         return boot
 
     async def _tried(self, op_id: int) -> None:
@@ -209,13 +214,17 @@ class Execution:
     async def _dispatch(self, request: Request, prepared: Prepared, op_id: int, part: Part | None) -> Result:
         """From the intent to the outcome; the part that happens once."""
         intent = Intent(op_id)
+        if self._daemon.failed:
+            # the intent is on disk; the next start finds that nothing was sent
+            detail = "the store failed after the intent; nothing was dispatched"
+            raise DomainError(Code.STORE_FAILED, detail, detail=detail)
         try:
             check_time(self._daemon, request, after_intent=True)
         except DomainError as late:
             finished = Finished("not_applied", failed(late, "none", verdict="not_applied"), [])
         else:
             try:
-                finished = await carry_out(intent, prepared, self._daemon.clock, request.alarms)
+                finished = await carry_out(intent, prepared, self._daemon.clock, request.overtaken)
             except Exception as error:  # noqa: BLE001  # whatever it was, the device may have acted
                 defect = DomainError(Code.INTERNAL, f"{prepared.resolved.name()}: {type(error).__name__}: {error}")
                 finished = Finished(None, failed(defect, "unknown", evidence={"how": "defect"}), [])
@@ -261,8 +270,26 @@ class Execution:
             result.error = error.as_object()
             result.status, result.ok = "failed", False
             device.mark_unknown(op_id, now_ns)
+            if not daemon.failed:
+                await self._leave_unknown(op_id, result, body, part)
         daemon.tell()
         return result
+
+    async def _leave_unknown(self, op_id: int, result: Result, body: dict[str, Any], part: Part | None) -> None:
+        """A defect, not the disk, kept the outcome from being recorded: its row must say that it is unknown."""
+        note = {**body, "what": "unknown", "verdict": None}
+
+        def job(conn: Connection) -> None:
+            row = operations.get(conn, op_id)
+            if row is not None and row.state == "INTENT":
+                operations.to_unknown(conn, op_id, {}, {"how": "defect"}, note)
+                if part is not None:
+                    part.end(conn, None, result)
+
+        try:
+            await self._daemon.ask(job)
+        except Exception:  # the next start finds the intent, and takes it for what it is
+            logging.getLogger(__name__).exception("operation %d could not be recorded as unknown", op_id)
 
     async def _record_unknown(
         self,
@@ -334,7 +361,7 @@ def enter(device: Device) -> None:
     device.waiting += 1
 
 
-async def take_turn(device: Device, queue_ms: int | None, *, urgent: bool = False) -> None:
+async def take_turn(device: Device, queue_ms: int | None) -> None:
     """Wait for the device's turn, at most for `queue_ms`.
 
     Raises:
@@ -342,7 +369,7 @@ async def take_turn(device: Device, queue_ms: int | None, *, urgent: bool = Fals
     """
     try:
         async with asyncio.timeout(None if queue_ms is None else queue_ms / 1000):
-            await device.lock.acquire(urgent=urgent)
+            await device.lock.acquire()
     except TimeoutError:
         message = f"{device.name} was not free within {queue_ms} ms"
         raise DomainError(Code.BUSY, message, by="device", holder=None, retry_after_ms=100) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hwtool.devices import Device
+from hwtool.outcome import HOST_WORD
 from hwtool.state import Daemon
 from hwtool_store import operations
 
@@ -11,20 +12,29 @@ async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
     """What shows that the device did not restart: its own word, or the host's where it restarts with it."""
     told = await device.worker.boot_evidence(device.spec.address)
     if told is None and device.spec.restarts_with_host:
-        return f"host:{daemon.boot_id}"
+        return HOST_WORD + daemon.boot_id
     return told
+
+
+def kind_of(evidence: str) -> str:
+    """Under which name a piece of evidence is kept: only like can be compared with like."""
+    return "host" if evidence.startswith(HOST_WORD) else "nonce"
 
 
 async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
     """The device's boot evidence now; a change of it begins a new generation."""
     evidence = await boot_evidence(daemon, device)
-    before = daemon.boots.get(device.name)
-    if evidence is not None and evidence != before:
+    if evidence is None:
+        return None
+    known, kind = daemon.boots.setdefault(device.name, {}), kind_of(evidence)
+    before = known.get(kind)
+    if evidence != before:
         now_ns, restarted = daemon.clock.wall_ns(), before is not None
         row = await daemon.ask(
-            lambda conn: operations.note_boot(conn, device.locus, {"nonce": evidence}, restarted, now_ns)
+            lambda conn: operations.note_boot(conn, device.locus, {kind: evidence}, restarted, now_ns)
         )
-        daemon.boots[device.name] = evidence
         if restarted:
+            known.clear()
             device.new_generation(row.generation)
+        known[kind] = evidence
     return evidence

@@ -236,7 +236,7 @@ class KeyedOperations:
         device = resolved.device
         enter(device)
         try:
-            await take_turn(device, request.params.queue_ms)
+            await take_turn(device, request.queue_ms)
             try:
                 return await self._execution.at_the_head(request, resolved, row)
             finally:

@@ -48,6 +48,12 @@ class Operators:
             raise DomainError(
                 Code.REFUSED, message, hint=hint, rule="verdict_of_read", register=row.request["device"], field=None
             )
+        if row.kind != "read" and params.verdict == "lost":
+            message = f"operation {row.op_id} is no read: there is no value that could be lost"
+            hint = "abandoned, if nobody can tell what became of it"
+            raise DomainError(
+                Code.REFUSED, message, hint=hint, rule="verdict_of_write", register=row.request["device"], field=None
+            )
         effects: Any = SETTLED_EFFECTS.get(params.verdict, "unknown")
         verdict = Verdict(params.verdict, effects, f"settled by {caller.principal}: {params.reason}")
         try:
@@ -119,6 +125,7 @@ def settled_by(daemon: Daemon, caller: Caller | None, reason: str | None) -> Not
             caller if by == "human" else None,
             None,
             device=row.request["device"],
+            **({"devices": row.request["devices"]} if row.kind == "sequence" else {}),
             key=row.key,
             of=row.principal,
             verdict=ended.verdict,

@@ -27,7 +27,8 @@ from hwtool_contracts.effects import Reconcile
 
 Effects = Literal["applied", "none", "unknown"]
 Restart = Literal["same", "reset", "silent"]
-Seen = Literal["applied", "satisfied", "unchanged", "other", "open"]
+# missed: a part of it is not as asked for, and whether anything changed cannot be told
+Seen = Literal["applied", "satisfied", "unchanged", "other", "missed", "open"]
 
 
 # what a reset of the chip sets back; anything else may have set something off before
@@ -99,17 +100,28 @@ class ReadRule(msgspec.Struct, frozen=True):
 
 
 class Verdict(NamedTuple):
-    """A verdict with what was observed of the dispatch and why."""
+    """A verdict with what was observed of the dispatch and why; `lost`: how many values are known to be gone."""
 
     verdict: str
     effects: Effects
     why: str
+    lost: int | None = None
 
 
 class NeedsPerson(NamedTuple):
     """No rule can tell; why."""
 
     why: str
+
+
+HOST_WORD: Final = "host:"  # boot evidence that is the host's boot id, not the device's own word
+
+
+def restart_between(before: str | None, now: str | None) -> Restart:
+    """What two pieces of boot evidence say together; a device's own word and its host's cannot be compared."""
+    if before is None or now is None or before.startswith(HOST_WORD) != now.startswith(HOST_WORD):
+        return "silent"
+    return "same" if before == now else "reset"
 
 
 def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int], later: bool = False) -> Seen:
@@ -131,7 +143,8 @@ def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int
 
 def _compare(n: int, p: int | None, v: int) -> Seen:
     if p is None:
-        return "open"  # without a picture from before, nothing can be called a change
+        # without a picture from before, nothing can be called a change; but what is not there is not there
+        return "open" if n == v else "missed"
     if n == v:
         return "satisfied" if p == v else "applied"
     return "unchanged" if n == p else "other"
@@ -164,13 +177,18 @@ def _signal(signal: SignalRule, p: int, n: int, later: bool) -> Seen:
 
 
 def combine(parts: Sequence[Seen]) -> Seen:
-    """What several observations say together: doubt wins over success, contradiction over doubt."""
+    """What several observations say together: doubt wins over success, contradiction over doubt.
+
+    What is not as it was asked for is never hidden by what cannot be seen.
+    """
     if not parts:
         return "open"
     if "other" in parts:
         return "other"
     if "open" in parts:
-        return "open"
+        return "missed" if "unchanged" in parts or "missed" in parts else "open"
+    if "missed" in parts:
+        return "missed"
     if all(p == "satisfied" for p in parts):
         return "satisfied"
     if all(p in ("applied", "satisfied") for p in parts):
@@ -207,6 +225,8 @@ def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
             return Verdict("not_applied", effects, "acknowledged, but the state did not change")
         case "other":
             return Verdict("not_applied", "applied", "acknowledged, but the state is neither old nor wanted")
+        case "missed":
+            return Verdict("not_applied", "unknown", "acknowledged, but not all of the state asked for is there")
         case "open":
             why = "acknowledged; no change could be named within the window" if verifiable else "acknowledged"
             return Verdict("applied", "unknown", why)
@@ -245,7 +265,7 @@ def settle_write(
             return Verdict("applied", "unknown", "the registers hold what was asked for, and did not before")
         case "unchanged":
             return Verdict("not_applied", "none", "the registers hold what they held before")
-        case "open" | "other":
+        case "open" | "other" | "missed":
             return NeedsPerson("the registers do not tell")
 
 
@@ -323,7 +343,7 @@ def _settle_pop(
     if taken == 0:
         return Verdict("not_applied", "none", "the level is what it was: nothing was taken")
     if 0 < taken <= rule.count and (restart == "same" or left > 0):
-        return Verdict("lost", "applied", f"the level fell by {taken}: their values are gone")
+        return Verdict("lost", "applied", f"the level fell by {taken}: their values are gone", taken)
     return NeedsPerson(f"the level went from {held} to {left}")
 
 

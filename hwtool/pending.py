@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from hwtool.answers import row_name
-from hwtool.results import failed, to_row
+from hwtool.results import failed, from_row, to_row
 from hwtool.state import Daemon
 from hwtool.steps import contract_hash_of
 from hwtool_contracts.errors import Code, DomainError
@@ -55,6 +55,21 @@ def void_of(daemon: Daemon, row: OpRow, grant: Grant) -> str | None:
     if any(d.generation != known[d.name] for d in devices):
         return "the device restarted since the approval"
     return None
+
+
+async def no_longer_granted(daemon: Daemon, row: OpRow) -> Result | None:
+    """At the head of the queue: what a request answers whose grant did not last so long, None if it holds.
+
+    Raises:
+        DomainError: the store has failed.
+        StoreRule: somebody was quicker still.
+    """
+    now = await daemon.ask(lambda conn: operations.get(conn, row.op_id))
+    if now is not None and now.state == "DONE" and now.response is not None:  # denied meanwhile
+        return from_row(now.response, now.op_id, now.key, now.evidence)
+    grant = await daemon.ask(lambda conn: operations.grant_of(conn, row.op_id))
+    void = "the approval is gone" if grant is None else void_of(daemon, row, grant)
+    return None if void is None else await expire(daemon, row, void)
 
 
 async def expire_unanswered(daemon: Daemon) -> int:

@@ -94,8 +94,10 @@ def plan_object(plan: Plan) -> list[dict[str, Any]]:
     return [{"role": s.role.value, "register": s.register, **as_object(s.transfer)} for s in plan.steps]
 
 
-async def prepare(resolved: Resolved) -> Prepared:
+async def prepare(resolved: Resolved, assumed: Mapping[str, int] | None = None) -> Prepared:
     """Look at everything that must be known, and build the plan.
+
+    `assumed`: registers that are taken to hold these values, and not read: what an earlier step would leave there.
 
     Raises:
         DomainError: refused, precondition_failed, stale, or the bus's error of a clean read; effects none.
@@ -105,7 +107,9 @@ async def prepare(resolved: Resolved) -> Prepared:
     await check_assumptions(device)
     await _check_gates(resolved)
     await _check_expectations(resolved)
-    return await (_prepare_read(resolved) if resolved.kind == "read" else _prepare_write(resolved))
+    if resolved.kind == "read":
+        return await _prepare_read(resolved)
+    return await _prepare_write(resolved, assumed or {})
 
 
 async def check_identity(device: Device) -> None:
@@ -227,7 +231,7 @@ async def _observe(device: Device, registers: list[Register]) -> dict[str, int]:
     return {name: await device.read(register) for name, register in named.items()}
 
 
-async def _prepare_write(resolved: Resolved) -> Prepared:
+async def _prepare_write(resolved: Resolved, assumed: Mapping[str, int]) -> Prepared:
     device = resolved.device
     wanted: list[Register] = []
     for change in resolved.changes:
@@ -237,7 +241,8 @@ async def _prepare_write(resolved: Resolved) -> Prepared:
         if observed is not None:
             wanted.append(observed)
         wanted += [signal_place(s, change.register, device)[0] for s in change.judged.signals]
-    before = await _observe(device, wanted)
+    before = await _observe(device, [r for r in wanted if r.name not in assumed])
+    before |= {r.name: assumed[r.name] for r in wanted if r.name in assumed}
     values = {c.register.name: _whole_value(c, before, device) for c in resolved.changes}
     await device.know_home(resolved.registers[0])
     async with device.worker.lock:
@@ -262,11 +267,19 @@ async def prepare_safe_state(resolved: Resolved) -> Prepared:
     """Build the transfers of a safe state; what cannot be looked at beforehand does not stop it.
 
     Raises:
-        DomainError: stale or refused, another device answers there or in another mode; effects none.
+        DomainError: stale or refused, another device answers there or in another mode; bus_fault or timeout, it could
+            not be identified; effects none.
     """
     device = resolved.device
-    await check_identity(device)
-    await check_assumptions(device)
+    try:
+        await check_identity(device)
+        await check_assumptions(device)
+    except DomainError as error:
+        if error.code not in (Code.BUS_FAULT, Code.TIMEOUT):
+            raise
+        await device.worker.silence()  # a lost reply must not stop it: clean reads may be repeated
+        await check_identity(device)
+        await check_assumptions(device)
     before: dict[str, int] = {}
     parts = []
     for change in resolved.changes:
@@ -279,6 +292,7 @@ async def prepare_safe_state(resolved: Resolved) -> Prepared:
         except DomainError as error:  # then nothing shows the outcome of this entry
             if error.code is Code.STORE_FAILED:
                 raise
+            await device.worker.silence()
         parts.append(await _safe_part(change, device))
     values = {c.register.name: c.value for c in resolved.changes}
     plan = Plan(tuple(step for part in parts for step in part.plan.steps))

@@ -49,7 +49,7 @@ async def values_of(device: Device, registers: list[Register], groups: list[Grou
         DomainError: refused (a gate, an assumption), unavailable, bus_fault or timeout.
     """
     device.worker.check()
-    device.worker.admit(clean=True)
+    device.worker.admit()
     await check_assumptions(device)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     await check_read_gates(device, wanted)

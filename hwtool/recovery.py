@@ -20,6 +20,7 @@ from hwtool.outcome import (
     StepOutcome,
     Verdict,
     read_rules_of,
+    restart_between,
     sequence_ended,
     settle_read,
     settle_write,
@@ -55,8 +56,8 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
         DomainError: the bus is quarantined or wedged.
     """
     now = {}
-    async with device.worker.lock:
-        for name, shown in facts(row)["observables"].items():
+    for name, shown in facts(row)["observables"].items():
+        async with device.worker.lock:  # for each by itself: a safe state must not wait for all of them
             for required in shown["requires"]:
                 held, value = await _read(required, device) & required["mask"], required["value"]
                 if value is None and not held:
@@ -106,10 +107,7 @@ async def try_rules(row: OpRow, device: Device, restart: Restart) -> Verdict | N
 
 def restart_of(row: OpRow, evidence: str | None) -> Restart:
     """What the boot evidence before the dispatch and now say together."""
-    before = (row.pre or {}).get("boot")
-    if before is None or evidence is None:
-        return "silent"
-    return "same" if before == evidence else "reset"
+    return restart_between((row.pre or {}).get("boot"), evidence)
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ def settlement(row: OpRow, verdict: Verdict, how: str) -> Settlement:
     """The result that an operation answers from its settlement on."""
     why = f"{row_name(row)}: {verdict.why}"
     count = sum(r["count"] for r in facts(row).get("reads", []))
-    bound = None if not count else str(count) if verdict.effects == "applied" else f"0..{count}"
+    bound = None if not count else f"0..{count}" if verdict.lost is None else str(verdict.lost)
     evidence = {**(row.evidence or {}), "how": how, "settled": verdict.why}
     error = settled_error(verdict.verdict, row.op_id, why, bound=bound)
     values = (row.response or {}).get("values") or _peeked(row, verdict)
@@ -171,6 +169,10 @@ async def run_rules(daemon: Daemon, op_id: int, body: NoteOf, *, at_the_head: bo
     if found is None or found.state != "UNKNOWN":
         return None
     if found.kind == "sequence":
+        steps = await daemon.ask(lambda conn: operations.children(conn, op_id))
+        for step in steps:
+            if step.state == "UNKNOWN":
+                await run_rules(daemon, step.op_id, body, at_the_head=at_the_head)
         return await _end_sequence(daemon, found, body)
     device = daemon.device_at(found.locus)
     if device is None:
@@ -227,6 +229,10 @@ def _close_header(conn: Connection, daemon: Daemon, header_id: int, body: NoteOf
         for o, s in zip(outcomes, steps, strict=True)
     ]
     evidence = {**(ended.result.evidence or {}), "steps": told}
+    ended.result.values = [
+        {**value, "step": operations.step_number(s)} for s in steps for value in (s.response or {}).get("values") or []
+    ] or None
+    ended.result.simulated = all(d.simulated for d in daemon.devices_of(header))
     response, now_ns = to_row(daemon.dressed(ended.result)), daemon.clock.wall_ns()
     operations.t3_settle(
         conn, header_id, verdict.verdict, "rule", response, evidence, now_ns, body(header, ended, "rule")
@@ -270,6 +276,9 @@ def orphans(note: Callable[[OpRow], dict[str, Any]]) -> Callable[[Connection], l
         for row in operations.in_state(conn, "INTENT"):
             if row.epoch < epoch:
                 evidence = {"how": "crash", "epoch": row.epoch}
+                if row.kind == "sequence":
+                    begun = [c.op_id for c in operations.children(conn, row.op_id) if c.state != "DONE"]
+                    evidence |= {"op": begun[-1]} if begun else {}
                 operations.to_unknown(conn, row.op_id, {}, evidence, note(row))
         return operations.in_state(conn, "UNKNOWN")
 

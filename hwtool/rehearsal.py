@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hwtool.admission import Request, admit, understood
@@ -14,6 +14,7 @@ from hwtool.resolve import Resolved
 from hwtool.results import failed
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence
+from hwtool_contracts.effects import Reconcile
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
@@ -54,17 +55,66 @@ async def rehearsed(resolved: Resolved | ResolvedSequence) -> Rehearsed:
         prepare_it = prepare_safe_state if resolved.kind == "safe_state" else prepare
         return Rehearsed((await prepare_it(resolved),))
     prepared, warnings = [], []
+    left = Left()
     for step in resolved.effectful:
         if step.keyed is None:
             continue
+        device = step.device.name
         try:
-            prepared.append(await prepare(step.keyed))
+            made = await prepare(step.keyed, left.assumed(device))
         except DomainError as error:
             if step is resolved.effectful[0]:
                 error.message = f"{step.name()}: {error.message}"
                 raise
             warnings.append(f"depends_on_earlier: {step.name()}, as the device is now: {error.message}")
+            continue
+        moved = left.moved(device, made)
+        if moved:
+            told = f"{', '.join(moved)} may hold something else by then"
+            warnings.append(f"depends_on_earlier: {step.name()}, as the device is now: {told}")
+        left.learn(device, made)
+        prepared.append(made)
     return Rehearsed(tuple(prepared), tuple(warnings))
+
+
+class Left:
+    """What the steps of a sequence so far would leave behind, as far as contracts say."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, dict[str, int]] = {}
+        self._unsure: dict[str, set[str]] = {}
+
+    def assumed(self, device: str) -> Mapping[str, int]:
+        """Registers whose contents follow from a plain store of an earlier step."""
+        return self._stored.get(device, {})
+
+    def moved(self, device: str, made: Prepared) -> list[str]:
+        """What this step looks at that an earlier one may have changed in a way that cannot be told beforehand."""
+        return sorted(set(made.before) & self._unsure.get(device, set()))
+
+    def learn(self, device: str, made: Prepared) -> None:
+        """Add a step."""
+        stored, unsure = self._stored.setdefault(device, {}), self._unsure.setdefault(device, set())
+        for change in made.resolved.changes:
+            register = change.register
+            plain = change.judged.reconcile is Reconcile.COMPARE and not register.volatile and change.update is None
+            known = change.judged.reconcile is Reconcile.COMPARE and register.name in made.before
+            specs = [register.write, *(f.write for f in register.fields.values())]
+            affected = {a.partition(".")[0] for spec in specs for a in spec.affects}
+            affected |= {s.register.partition(".")[0] for spec in specs for s in spec.signals}
+            if plain or known:
+                stored[register.name] = made.values[register.name]
+                unsure.discard(register.name)
+            else:
+                stored.pop(register.name, None)
+                unsure.add(register.name)
+            for name in affected:
+                stored.pop(name, None)
+                unsure.add(name)
+        for register, _ in made.resolved.reads:
+            for name in (register.name, *(a.partition(".")[0] for a in register.read.affects)):
+                stored.pop(name, None)
+                unsure.add(name)
 
 
 async def rehearse(daemon: Daemon, request: Request) -> Result:
@@ -77,7 +127,7 @@ async def rehearse(daemon: Daemon, request: Request) -> Result:
         for device in resolved.devices:
             device.worker.check()
             if not request.safe:
-                device.worker.admit(clean=False)
+                device.worker.admit()
             await refresh_boot(daemon, device)
         found = await rehearsed(resolved)
     except DomainError as error:

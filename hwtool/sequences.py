@@ -8,16 +8,23 @@ is settled, and is then ended by rule (hwtool.recovery).
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from hwtool.admission import Request, check_stopped, check_time, part_of
+import msgspec
+
+from hwtool.admission import Request, check_stopped, check_time, overtaken_by_safe_state, part_of
+from hwtool.devices import Device
 from hwtool.execution import Execution, check_shown, enter, take_turn
+from hwtool.generation import refresh_boot
 from hwtool.journal import REDACTED
 from hwtool.outcome import StepOutcome, sequence_verdict
+from hwtool.pending import no_longer_granted
 from hwtool.reading import values_of
 from hwtool.rehearsal import plan_digest, rehearsed
-from hwtool.results import Effects, failed, shown_value, to_row
+from hwtool.results import failed, shown_value, to_row
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, Step, sequence_content, shown_steps
 from hwtool_contracts.errors import Code, DomainError
@@ -27,6 +34,8 @@ from hwtool_registers.bits import hexed
 from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.operations import NewOp, OpRow
+
+LONGEST_PAUSE_S: Final = 0.05  # of a wait between two looks, before it is asked whether something stops it
 
 
 def header_op(
@@ -60,6 +69,7 @@ class Header:
 
     Attributes:
         row: the row of its approval, if it waited for one.
+        generations: of its devices when it began; a device that restarts meanwhile ends it.
         op_id: None until the first step's intent is durable.
         outcomes: of the steps that had an operation.
         told: one line per step begun, for the evidence.
@@ -71,6 +81,7 @@ class Header:
     request: Request
     sequence: ResolvedSequence
     row: OpRow | None
+    generations: dict[str, int]
     op_id: int | None = None
     outcomes: list[StepOutcome] = field(default_factory=list)
     told: list[dict[str, Any]] = field(default_factory=list)
@@ -86,8 +97,13 @@ class Header:
 
     def body(self, what: str, **more: Any) -> dict[str, Any]:
         """An audit row about the header."""
-        told = {"key": self.request.params.key, **more}
+        told = {"key": self.request.params.key, "devices": [d.name for d in self.sequence.devices], **more}
         return self.daemon.body(what, self.request.caller, self.sequence, **told)
+
+    @property
+    def simulated(self) -> bool:
+        """No real device is behind any of its steps."""
+        return all(d.simulated for d in self.sequence.devices)
 
     def intend(self, conn: Connection) -> int:
         """In the first step's T1: the header's own intent, consuming its approval if it has one."""
@@ -100,7 +116,10 @@ class Header:
         return operations.t1_intent(conn, new, body)
 
     def learn(self, step: Step, verdict: str | None, result: Result) -> None:
-        """What a step with an operation came to."""
+        """What a step with an operation came to; said again, where it could not be recorded the first time."""
+        self.outcomes = [o for o in self.outcomes if o.number != step.number]
+        self.told = [t for t in self.told if t["step"] != step.number]
+        self.values = [v for v in self.values if v["step"] != step.number]
         self.outcomes.append(StepOutcome(step.number, verdict, result.effects, result.ok))
         self.tell(step, result.summary, id=result.id, verdict=verdict, effects=result.effects)
         self.values += [v | {"step": step.number} for v in result.values or []]
@@ -125,6 +144,7 @@ class Header:
             "evidence": self.evidence(),
             "values": self.values or None,
             "warnings": list(self.warnings),
+            "simulated": self.simulated,
         }
         if stopped is None:
             summary = f"{self.sequence.name()}: all done"
@@ -149,13 +169,15 @@ class Header:
         error = DomainError(
             Code.OUTCOME_UNKNOWN, message, op=result.id, stage=f"step {step.number}", evidence=None, settled=False
         )
+        evidence = self.evidence() | {"op": result.id, "stage": f"step {step.number}"}
         return failed(
             error,
             "unknown",
             id=self.op_id,
-            evidence=self.evidence(),
+            evidence=evidence,
             values=self.values or None,
-            warnings=self.warnings,
+            warnings=list(self.warnings),
+            simulated=self.simulated,
         )
 
     def finish(self, conn: Connection, verdict: str, result: Result) -> None:
@@ -186,13 +208,15 @@ class StepPart:
     def end(self, conn: Connection, verdict: str | None, result: Result) -> None:
         """The header's outcome, where this step is the last that is begun."""
         header = self.header
+        if self.begun is None:
+            raise DomainError(Code.INTERNAL, f"{self.step.name()} ends before its header has begun")
         header.op_id = self.begun
         header.learn(self.step, verdict, result)
         if verdict is None:
             header.result = header.daemon.dressed(header.unknown(self.step, result))
             note = header.body("unknown", summary=header.result.summary, effects="unknown")
-            response, evidence = to_row(header.result), header.evidence()
-            operations.to_unknown(conn, header.op_id or 0, response, evidence, note)
+            response, evidence = to_row(header.result), header.result.evidence or {}
+            operations.to_unknown(conn, self.begun, response, evidence, note)
         elif not result.ok or self.last:
             stopped = None if result.ok else (self.step, result.error or {})
             ended, told = header.ended(stopped)
@@ -213,31 +237,57 @@ class Sequences:
         Raises:
             DomainError: no step with an effect was begun; the key is unused.
         """
-        entered, taken = [], []
+        entered: list[Device] = []
+        taken: list[Device] = []
         try:
             for device in sequence.devices:
                 enter(device)
                 entered.append(device)
-            for device in sequence.devices:
-                await take_turn(device, request.params.queue_ms)
-                taken.append(device)
+            await self._take_turns(request, sequence, taken)
             check_stopped(self._daemon, request, sequence.devices)
+            for device in sequence.devices:
+                device.worker.check()
+                await device.worker.present()
+                await refresh_boot(self._daemon, device)
             if row is not None:
+                ended = await no_longer_granted(self._daemon, row)
+                if ended is not None:
+                    return ended
                 check_shown(row, plan_digest((await rehearsed(sequence)).prepared))
-            return await self._go(Header(self._daemon, request, sequence, row))
+            generations = {d.name: d.generation for d in sequence.devices}
+            return await self._go(Header(self._daemon, request, sequence, row, generations))
         finally:
             for device in reversed(taken):
                 device.lock.release()
             for device in entered:
                 device.waiting -= 1
 
+    async def _take_turns(self, request: Request, sequence: ResolvedSequence, taken: list[Device]) -> None:
+        """Take the turn of each device; a safe state of one that is taken already ends the waiting for the next.
+
+        Raises:
+            DomainError: busy.
+        """
+        for device in sequence.devices:
+            turn = asyncio.ensure_future(take_turn(device, request.queue_ms))
+            alarms = [asyncio.ensure_future(d.lock.alarmed()) for d in taken]
+            try:
+                await asyncio.wait({turn, *alarms}, return_when=asyncio.FIRST_COMPLETED)
+                if not turn.done():
+                    raise overtaken_by_safe_state()
+                turn.result()
+                taken.append(device)
+            finally:
+                for waiting in (turn, *alarms):
+                    waiting.cancel()
+                with contextlib.suppress(asyncio.CancelledError, DomainError):
+                    await turn
+
     async def _go(self, header: Header) -> Result:
-        daemon, request, sequence = self._daemon, header.request, header.sequence
+        sequence = header.sequence
         for index, step in enumerate(sequence.steps):
             try:
-                if daemon.stopping:
-                    raise DomainError(Code.UNAVAILABLE, "the daemon stops", reason="stopping", retry_after_ms=1000)
-                check_stopped(daemon, request, sequence.devices)
+                check_stopped(self._daemon, header.request, sequence.devices)
                 if step.keyed is None:
                     await self._clean(header, step)
                     continue
@@ -247,8 +297,13 @@ class Sequences:
                     error.message = f"{step.name()}: {error.message}"
                     raise
                 return await self._stop(header, (step, error.as_object()))
+            except Exception as error:  # a defect: what was begun must be ended all the same
+                if header.op_id is None:
+                    raise
+                defect = DomainError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+                return await self._stop(header, (step, defect.as_object()))
             if header.result is not None or _unrecorded(result):
-                return self._answer(header, result)
+                return self._answer(header, step, result)
         return await self._stop(header, None)
 
     async def _effectful(self, header: Header, step: Step, *, last: bool) -> Result:
@@ -258,7 +313,8 @@ class Sequences:
         part = StepPart(header, step, last)
         if header.op_id is None:
             header.about_to_begin()
-        request = part_of(self._daemon, header.request, step.keyed, step.params, content)
+        params = msgspec.structs.replace(step.params, generation=header.generations[step.device.name])
+        request = part_of(self._daemon, header.request, step.keyed, params, content)
         result = await self._execution.at_the_head(request, step.keyed, None, part)
         header.op_id = part.begun
         return result
@@ -267,7 +323,7 @@ class Sequences:
         """A step that reads: its value, or that it is as expected, at once or in time.
 
         Raises:
-            DomainError: precondition_failed, or the bus's error.
+            DomainError: precondition_failed, the bus's error, or what stops the sequence.
         """
         clock, device = self._daemon.clock, step.device
         deadline_s = clock.monotonic_s() + step.timeout_ms / 1000
@@ -301,7 +357,18 @@ class Sequences:
                     expected={register.name: wanted},
                     observed={register.name: observed},
                 )
-            await clock.sleep(min(step.interval_ms / 1000, rest_s))
+            await self._pause(header, min(step.interval_ms / 1000, rest_s))
+
+    async def _pause(self, header: Header, seconds: float) -> None:
+        """Wait between two looks; a hold, a freeze, a safe state or a stop of the daemon ends it soon.
+
+        Raises:
+            DomainError: one of them.
+        """
+        clock = self._daemon.clock
+        until_s = clock.monotonic_s() + seconds
+        while (rest_s := until_s - clock.monotonic_s()) > 0:
+            await clock.sleep(min(rest_s, LONGEST_PAUSE_S))
             check_stopped(self._daemon, header.request, header.sequence.devices)
 
     async def _stop(self, header: Header, stopped: tuple[Step, dict[str, Any]] | None) -> Result:
@@ -317,13 +384,15 @@ class Sequences:
         self._daemon.tell()
         return result
 
-    def _answer(self, header: Header, result: Result) -> Result:
+    def _answer(self, header: Header, step: Step, result: Result) -> Result:
         """What the caller gets when a step's transaction has ended the header, or could not."""
         if header.result is not None and not _unrecorded(result):
             return header.result
-        effects: Effects = result.effects
+        header.learn(step, None, result)  # what was observed is answered even if it cannot be recorded
+        effects = sequence_verdict(header.outcomes, complete=False).effects
         error = DomainError(Code.STORE_FAILED, result.summary, detail="the outcome could not be recorded")
-        lost = failed(error, effects, id=header.op_id, evidence=header.evidence(), values=header.values or None)
+        evidence, values = header.evidence(), header.values or None
+        lost = failed(error, effects, id=header.op_id, evidence=evidence, values=values, simulated=header.simulated)
         lost.durable = False
         return lost
 

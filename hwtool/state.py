@@ -34,7 +34,7 @@ class Daemon:
 
     Attributes:
         boot_id: of the host, at start.
-        boots: newest boot evidence by device.
+        boots: newest boot evidence of each kind, by device.
         changed: set and replaced whenever an operation changes its state.
         stopping: no new intents are taken.
         frozen: an operator has frozen the daemon; kept by the store.
@@ -46,7 +46,7 @@ class Daemon:
     boot_id: str
     workers: dict[str, BusWorker]
     devices: dict[str, Device]
-    boots: dict[str, str | None] = field(default_factory=dict)
+    boots: dict[str, dict[str, str]] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
     frozen: bool = False

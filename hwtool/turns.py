@@ -6,6 +6,7 @@ What waits is told when a safe state has overtaken it: a request that was made b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from types import TracebackType
 
@@ -20,6 +21,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.alarms = 0
+        self._alarm = asyncio.Event()
         self._taken = False
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -27,6 +29,16 @@ class Turns:
     def locked(self) -> bool:
         """Whether it is somebody's turn."""
         return self._taken
+
+    def raise_alarm(self) -> None:
+        """A safe state is asked for: whoever watches, waits or runs a sequence finds another number now."""
+        self.alarms += 1
+        self._alarm.set()
+        self._alarm = asyncio.Event()
+
+    async def alarmed(self) -> None:
+        """Wait for the next safe state that is asked for."""
+        await self._alarm.wait()
 
     async def acquire(self, *, urgent: bool = False) -> None:
         """Wait for the turn; urgent ones go before all others."""
@@ -42,7 +54,8 @@ class Turns:
             if mine.done() and not mine.cancelled():
                 self.release()  # the turn came while the waiting was given up: pass it on
             else:
-                queue.remove(mine)
+                with contextlib.suppress(ValueError):  # its turn was being passed on in this very moment
+                    queue.remove(mine)
             raise
 
     def release(self) -> None:

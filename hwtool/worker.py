@@ -5,7 +5,7 @@ Everything that reaches a bus goes through here. There are two doors, and who ma
 
 After an ambiguous answer the bus is *quarantined*: nothing is sent for its reply lifetime, then it is drained. A
 transfer that outlives its limit leaves the bus *wedged* until the call returns, then quarantined. While either lasts
-every transfer is answered `unavailable` at once.
+every transfer is answered `unavailable` at once. A bus that hangs in being opened is wedged too.
 
 A bus that cannot be opened is *absent*: that keeps neither the daemon nor the other buses from starting. Each request
 tries to open it; when it comes back, whatever was known of its devices is looked at anew before the first effect.
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from hwtool.breaker import Breaker
+from hwtool.breaker import NOT_OPEN, Breaker
 from hwtool.clock import Clock
 from hwtool.config import BusSpec
 from hwtool_contracts.errors import Code, DomainError
@@ -38,7 +38,8 @@ from hwtool_registers.bus import (
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
-NOT_OPEN: Final = frozenset({"port-not-opened", "port-vanished"})  # proofs of a bus that is not there
+CLOSE_LIMIT_S: Final = 30.0
+SILENCE_LIFETIMES: Final = 2  # reply lifetimes that a line may take to fall silent
 
 
 class BusWorker:
@@ -49,7 +50,6 @@ class BusWorker:
         sent: transfers performed since the start.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
         after_return: called when the bus was away or in doubt and may be used again, before anything else.
-        has_clean_register: whether a clean read can show that the bus works; else a keyed request may.
     """
 
     def __init__(self, spec: BusSpec, bus: Bus, clock: Clock) -> None:
@@ -59,7 +59,6 @@ class BusWorker:
         self.sent = 0
         self.after_quarantine: Callable[[], None] = lambda: None
         self.after_return: Callable[[], None] = lambda: None
-        self.has_clean_register = True
         self.breaker = Breaker()
         self._absent: str | None = None
         self._clock = clock
@@ -74,40 +73,48 @@ class BusWorker:
         Raises:
             OSError: it is there and cannot be had: in use by another program, or not permitted.
         """
-        if not isinstance(self.bus, Opens):
-            return None
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self.bus.open)
-        except OSError as error:
-            if error.errno not in ABSENT:
-                raise
-            self._absent = str(error)
+        if isinstance(self.bus, Opens):
+            try:
+                await self._open(self.bus)
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise
+                self._absent = str(error)
         return self._absent
+
+    async def _open(self, bus: Opens) -> None:
+        """Open it, within the limit of a transfer; a call that does not return leaves the bus wedged."""
+        call = asyncio.get_running_loop().run_in_executor(self._thread, bus.open)
+        done, _ = await asyncio.wait({call}, timeout=self.spec.transfer_limit_ms / 1000)
+        if not done:
+            self._wedge(call)
+            raise OSError(errno.ENODEV, f"it was not opened within {self.spec.transfer_limit_ms} ms")
+        call.result()
 
     async def present(self) -> None:
         """Have the bus open; one that was absent is tried again.
 
         Raises:
-            DomainError: `unavailable`, it is still absent.
+            DomainError: `unavailable`, it is still absent, or wedged in being opened.
         """
         if self._absent is None or not isinstance(self.bus, Opens):
             return
+        self.check()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self.bus.open)
+            await self._open(self.bus)
         except OSError as error:
             self._absent = str(error)
             raise self._unavailable(f"absent: {error}", ABSENT_RETRY_MS) from error
         self._absent = None
         self.after_return()
 
-    def admit(self, *, clean: bool) -> None:
+    def admit(self) -> None:
         """Let a request in, or fail fast while the breaker is open; the one that probes it is a request itself.
 
         Raises:
             DomainError: `unavailable` with how long to wait.
         """
-        may_probe = clean or not self.has_clean_register
-        retry_after_ms = self.breaker.refuses(self._clock.monotonic_s(), may_probe=may_probe)
+        retry_after_ms = self.breaker.refuses(self._clock.monotonic_s())
         if retry_after_ms is not None:
             failures = self.breaker.failures
             raise self._unavailable(f"behind an open breaker: {failures} failures in a row", retry_after_ms)
@@ -140,16 +147,28 @@ class BusWorker:
         return DomainError(Code.UNAVAILABLE, message, reason=why.partition(":")[0], retry_after_ms=retry_after_ms)
 
     async def read_clean(self, transfer: RegisterRead) -> Answer:
-        """One clean read, in preparation, observation or a read request; the caller holds the lock."""
+        """One clean read, in preparation, observation or a read request; the caller holds the lock.
+
+        A bus that was absent is opened first: whoever reads first finds out who is there.
+        """
+        self.check()
+        await self.present()
         return await self._perform(transfer)
 
     async def send_once(self, transfer: Transfer) -> Answer:
-        """One transfer of a dispatch; the caller holds the lock, and calls this once for it."""
+        """One transfer of a dispatch; the caller holds the lock, and calls this once for it.
+
+        An absent bus is not opened here: the device that is back may be another one, and nobody has looked.
+
+        Raises:
+            DomainError: `unavailable`; it was not sent.
+        """
+        self.check()
+        if self._absent is not None:
+            raise self._unavailable(f"absent: {self._absent}", ABSENT_RETRY_MS)
         return await self._perform(transfer)
 
     async def _perform(self, transfer: Transfer) -> Answer:
-        self.check()
-        await self.present()
         self.sent += 1
         if getattr(self.bus, "inline", False):
             answer = self._guarded(transfer)
@@ -210,6 +229,11 @@ class BusWorker:
         self.after_return()
         self.after_quarantine()
 
+    async def silence(self) -> None:
+        """Wait until a line that is to fall silent has done so, within bounds; a wedged one is not waited for."""
+        if self._wedged is None:
+            await self.settled(SILENCE_LIFETIMES * self.spec.reply_lifetime_ms / 1000)
+
     async def settled(self, limit_s: float | None = None) -> None:
         """Wait until no quarantine is running, at most for `limit_s`."""
         while self._quarantine is not None:
@@ -249,5 +273,8 @@ class BusWorker:
         if self._quarantine is not None:
             self._quarantine.cancel()
         if self._wedged is None and isinstance(self.bus, Closes):
-            await asyncio.get_running_loop().run_in_executor(self._thread, self.bus.close)
+            call = asyncio.get_running_loop().run_in_executor(self._thread, self.bus.close)
+            done, _ = await asyncio.wait({call}, timeout=CLOSE_LIMIT_S)
+            if not done:  # something in its thread does not end: it is left behind
+                self._wedged = call
         self._thread.shutdown(wait=self._wedged is None)

@@ -96,13 +96,16 @@ def _entries(row: OpRow, contract: Contract, entries: Mapping[str, str]) -> tupl
     """As `bounds`, of a safe state: each entry is sent whatever became of the others."""
     fewest: Counter[Place] = Counter()
     most: Counter[Place] = Counter()
+    done: Mapping[str, int] = (row.evidence or {})["accesses"]
+    seen: Counter[str] = Counter()
     for step in facts(row)["plan"]:
         if step["role"] != "access":
             continue
-        ran = reached(contract, step)
-        sent = entries[step["register"]] == "sent"
-        fewest += ran if sent else Counter()
-        most += ran if sent or row.verdict_by != "bus" else Counter()
+        name, ran = step["register"], reached(contract, step)
+        fewest += ran if seen[name] < done[name] else Counter()
+        in_doubt = entries[name] != "sent" and row.verdict_by != "bus" and seen[name] == done[name]
+        most += ran if seen[name] < done[name] or in_doubt else Counter()
+        seen[name] += 1
     return fewest, most
 
 

@@ -40,6 +40,7 @@ class Mutant(NamedTuple):
 KEYED = "tests/hwtool/test_keyed.py::"
 SAFE = "tests/hwtool/test_safe_state.py::"
 SEQUENCES = "tests/hwtool/test_sequences.py::"
+ADVERSARY = "tests/hwtool/test_found_by_adversary.py::"
 REVIEW = "tests/hwtool/test_found_by_review.py::"
 MUTANTS = [
     Mutant(
@@ -52,8 +53,8 @@ MUTANTS = [
     Mutant(
         "the seam: only the dispatch sends what has an effect",
         "hwtool/prepare.py",
-        "    return await (_prepare_read(resolved)",
-        "    if False:\n        await device.worker.send_once(None)\n    return await (_prepare_read(resolved)",
+        "    if resolved.kind == \"read\":\n",
+        "    if False:\n        await device.worker.send_once(None)\n    if resolved.kind == \"read\":\n",
         "tests/hwtool/test_worker.py::test_door_when_the_source_is_read_then_only_these_files_use_it",
     ),
     Mutant(
@@ -166,8 +167,8 @@ MUTANTS = [
     Mutant(
         "a quarantined bus is sent nothing",
         "hwtool/worker.py",
-        "        self.check()\n        await self.present()\n",
-        "        await self.present()\n",
+        "        self.check()\n        if self._absent is not None:\n",
+        "        if self._absent is not None:\n",
         "tests/hwtool/test_worker.py::"
         "test_transfer_when_the_bus_raises_then_ambiguous_and_quarantined_and_not_repeated",
     ),
@@ -245,7 +246,7 @@ MUTANTS = [
     Mutant(
         "no proof of an outcome behind a closed gate",
         "hwtool/dispatch.py",
-        "        await check_read_gates(device, registers)  # the write may have closed one\n",
+        "    await check_read_gates(device, registers)  # the write may have closed one\n",
         "",
         REVIEW + "test_watch_when_the_write_closes_the_gate_of_its_own_proof_then_unknown_and_held",
     ),
@@ -266,7 +267,7 @@ MUTANTS = [
     Mutant(
         "what was asked for before a safe state does not run after it",
         "hwtool/admission.py",
-        "    if alarms_of(request.resolved) != request.alarms:\n",
+        "    if request.overtaken():\n",
         "    if False:\n",
         SAFE + "test_request_when_it_waited_before_a_safe_state_then_it_does_not_run_after_it",
     ),
@@ -280,7 +281,7 @@ MUTANTS = [
     Mutant(
         "a safe state ends a running watch",
         "hwtool/dispatch.py",
-        "        if device.lock.alarms != alarms:\n",
+        "        if overtaken():\n",
         "        if False:\n",
         SAFE + "test_safe_state_when_called_during_a_watch_then_that_op_is_unknown_and_no_rule_settles_it_afterwards",
     ),
@@ -315,7 +316,7 @@ MUTANTS = [
     Mutant(
         "an open breaker keeps requests away",
         "hwtool/execution.py",
-        "        device.worker.admit(clean=False)\n",
+        "        device.worker.admit()\n",
         "",
         "tests/hwtool/test_bus_state.py::test_breaker_when_open_then_requests_fail_fast_and_a_clean_read_probes",
     ),
@@ -340,6 +341,62 @@ MUTANTS = [
         "        if row.parent_op is not None:\n",
         "        if False:\n",
         SEQUENCES + "test_header_when_a_person_settles_its_step_then_it_ends_by_rule_in_the_same_commit",
+    ),
+    Mutant(
+        "what cannot be seen does not hide what is not there",
+        "hwtool/outcome.py",
+        '        return "missed" if "unchanged" in parts or "missed" in parts else "open"\n',
+        '        return "open"\n',
+        ADVERSARY + "test_safe_state_when_one_entry_cannot_be_seen_then_it_does_not_hide_that_another_was_not_taken",
+    ),
+    Mutant(
+        "a device's own word is not compared with its host's",
+        "hwtool/outcome.py",
+        "    if before is None or now is None or before.startswith(HOST_WORD) != now.startswith(HOST_WORD):\n",
+        "    if before is None or now is None:\n",
+        ADVERSARY + "test_boot_evidence_when_of_two_kinds_then_nothing_can_be_said",
+    ),
+    Mutant(
+        "an absent bus is not opened for an effect",
+        "hwtool/worker.py",
+        "        if self._absent is not None:\n            raise",
+        "        await self.present()\n        if self._absent is not None:\n            raise",
+        "tests/hwtool/test_bus_state.py::test_dispatch_when_the_bus_is_away_then_it_is_not_opened_for_an_effect",
+    ),
+    Mutant(
+        "a grant that ended in the queue is not used",
+        "hwtool/execution.py",
+        "        ended = None if row is None else await no_longer_granted(daemon, row)\n",
+        "        ended = None\n",
+        ADVERSARY + "test_grant_when_it_ends_while_the_request_waits_for_its_turn_then_it_is_not_used",
+    ),
+    Mutant(
+        "a grant of a sequence that ended in the queue is not used",
+        "hwtool/sequences.py",
+        "                if ended is not None:\n",
+        "                if False:\n",
+        ADVERSARY + "test_grant_when_it_ends_while_the_request_waits_for_its_turn_then_it_is_not_used",
+    ),
+    Mutant(
+        "after a store failure nothing is dispatched",
+        "hwtool/execution.py",
+        "        if self._daemon.failed:\n",
+        "        if False:\n",
+        ADVERSARY + "test_dispatch_when_the_store_has_failed_since_the_intent_then_nothing_is_sent",
+    ),
+    Mutant(
+        "a device that restarts ends its sequence",
+        "hwtool/execution.py",
+        "        check_seen(request)  # it may have restarted while this waited\n",
+        "",
+        ADVERSARY + "test_sequence_when_the_device_restarts_between_two_steps_then_it_stops",
+    ),
+    Mutant(
+        "a sequence that waits for a turn does not keep a safe state waiting",
+        "hwtool/sequences.py",
+        "            alarms = [asyncio.ensure_future(d.lock.alarmed()) for d in taken]\n",
+        "            alarms: list[Any] = []\n",
+        ADVERSARY + "test_safe_state_when_a_sequence_keeps_the_turn_and_waits_for_another_device_then_it_does_not_wait",
     ),
     Mutant(
         "a loss is reported only after looking",

@@ -95,23 +95,23 @@ class _Keyed(Struct, forbid_unknown_fields=True, kw_only=True):
     key: Key
     reason: Text500 | None = None
     dry_run: bool = False
-    store: StoreSeen | None = None
     deadline_ms: Millis | None = None
-    queue_ms: Millis | None = None
     not_after: WallMillis | None = None
 
 
-class _KeyedOne(_Keyed, forbid_unknown_fields=True, kw_only=True):
-    """What a keyed request of one device may carry."""
+class _Queued(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """What a keyed request that waits for its turn may carry."""
+
+    store: StoreSeen | None = None
+    queue_ms: Millis | None = None
+    run: Number | None = None
+
+
+class _KeyedAccess(_Queued, forbid_unknown_fields=True, kw_only=True):
+    """What a keyed access to registers may carry."""
 
     generation: Number | None = None
     contract_digest: str | None = None
-
-
-class _KeyedAccess(_KeyedOne, forbid_unknown_fields=True, kw_only=True):
-    """What a keyed access to registers may carry."""
-
-    run: Number | None = None
     expect: dict[str, Value] | None = None
 
 
@@ -149,8 +149,11 @@ class UpdateParams(_KeyedAccess, forbid_unknown_fields=True, kw_only=True):
     fields: Annotated[dict[str, Value], Meta(min_length=1)]
 
 
-class SafeStateParams(_KeyedOne, forbid_unknown_fields=True, kw_only=True):
-    """`device.safe_state`: what the board lists for the device, at once and past whatever holds it."""
+class SafeStateParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+    """`device.safe_state`: what the board lists for the device, at once and past whatever holds it.
+
+    It takes nothing that could be in its way: no generation, store, queue limit or expectation.
+    """
 
     device: str
 
@@ -177,13 +180,12 @@ class StepParams(Struct, forbid_unknown_fields=True, kw_only=True):
 Steps = Annotated[list[StepParams], Meta(min_length=1, max_length=64)]
 
 
-class SequenceParams(_Keyed, forbid_unknown_fields=True, kw_only=True):
+class SequenceParams(_Queued, forbid_unknown_fields=True, kw_only=True):
     """`sequence.run`: steps on one bus under one key, stopped at the first that is not proven."""
 
     steps: Steps | None = None
     sequence: str | None = None
     params: dict[str, Value] | None = None
-    run: Number | None = None
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.sequence is None):

@@ -15,6 +15,8 @@ GENESIS: Final = bytes(32)
 VERIFIED_AT_START: Final = 1000
 MAX_PAGE: Final = 200
 LOOK_BACK: Final = 20_000
+# a row is about a device, or, of a sequence, about several
+ABOUT: Final = "(json_extract(body,'$.device')=? OR EXISTS(SELECT 1 FROM json_each(body,'$.devices') WHERE value=?))"
 
 
 class AuditRow(NamedTuple):
@@ -72,9 +74,8 @@ def first_break(conn: sqlite3.Connection, last: int) -> int | None:
 def page(conn: sqlite3.Connection, after: int, limit: int, device: str | None = None) -> list[AuditRow]:
     """Rows after a sequence, oldest first, at most 200; only those about a device if one is named."""
     rows = conn.execute(
-        "SELECT seq, op_id, epoch, body FROM audit WHERE seq>? AND (? IS NULL OR json_extract(body,'$.device')=?)"
-        " ORDER BY seq LIMIT ?",
-        (after, device, device, min(limit, MAX_PAGE)),
+        f"SELECT seq, op_id, epoch, body FROM audit WHERE seq>? AND (? IS NULL OR {ABOUT}) ORDER BY seq LIMIT ?",
+        (after, device, device, device, min(limit, MAX_PAGE)),
     ).fetchall()
     return [AuditRow(seq, op_id, epoch, json.loads(body)) for seq, op_id, epoch, body in rows]
 
@@ -83,7 +84,7 @@ def newest(conn: sqlite3.Connection, limit: int, device: str | None = None) -> l
     """The newest rows, oldest first; for a device, those among the newest `LOOK_BACK` rows of all."""
     rows = conn.execute(
         "SELECT seq, op_id, epoch, body FROM (SELECT * FROM audit ORDER BY seq DESC LIMIT ?)"
-        " WHERE ? IS NULL OR json_extract(body,'$.device')=? ORDER BY seq DESC LIMIT ?",
-        (LOOK_BACK, device, device, min(limit, MAX_PAGE)),
+        f" WHERE ? IS NULL OR {ABOUT} ORDER BY seq DESC LIMIT ?",
+        (LOOK_BACK, device, device, device, min(limit, MAX_PAGE)),
     ).fetchall()
     return [AuditRow(seq, op_id, epoch, json.loads(body)) for seq, op_id, epoch, body in reversed(rows)]

@@ -301,7 +301,7 @@ def t1_safe_state(conn: sqlite3.Connection, new: NewOp, note: dict[str, Any]) ->
     op_id = t1_intent(conn, new, note)
     conn.execute(
         "UPDATE op SET evidence=json_set(coalesce(evidence, '{}'), '$.overtaken_by', ?)"
-        " WHERE device_id=(SELECT device_id FROM op WHERE op_id=?) AND state='UNKNOWN' AND op_id<>?",
+        " WHERE device_id=(SELECT device_id FROM op WHERE op_id=?) AND state IN('INTENT','UNKNOWN') AND op_id<>?",
         (op_id, op_id, op_id),
     )
     return op_id
@@ -462,9 +462,11 @@ def open_safe_states(conn: sqlite3.Connection, locus: str) -> list[OpRow]:
 
 
 def unknown_of(conn: sqlite3.Connection, locus: str) -> list[int]:
-    """Numbers of the operations of a device whose outcome is unknown."""
+    """Numbers of the operations of a device whose outcome is not on record."""
     rows = conn.execute(
-        "SELECT op_id FROM op JOIN device USING(device_id) WHERE locus=? AND state='UNKNOWN' ORDER BY op_id", (locus,)
+        "SELECT op_id FROM op JOIN device USING(device_id) WHERE locus=? AND state IN('INTENT','UNKNOWN')"
+        " ORDER BY op_id",
+        (locus,),
     ).fetchall()
     return [int(r[0]) for r in rows]
 

@@ -7,6 +7,7 @@ database: it is given up when the room runs out all the same (somebody else fill
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -39,8 +40,11 @@ class Space:
             return False
 
     def low(self) -> str | None:
-        """Why no new operation may be begun, None if there is room."""
-        free = free_bytes(self._directory)
+        """Why no new operation may be begun, None if there is room, or if the file system does not tell."""
+        try:
+            free = free_bytes(self._directory)
+        except OSError:
+            return None
         if free >= MARK_BYTES:
             return None
         return (
@@ -49,13 +53,17 @@ class Space:
         )
 
     def prepare(self) -> None:
-        """Before a batch is committed: give the ballast up if there is no other room, make it again when there is."""
-        free = free_bytes(self._directory)
-        if free < RESERVE_BYTES:
-            if self.has_ballast:
-                os.truncate(self._ballast, 0)
-        elif free >= MARK_BYTES + 2 * BALLAST_BYTES and not self.has_ballast:
-            self._make()
+        """Before a batch is committed: give the ballast up if there is no other room, make it again when there is.
+
+        Never raises: a ballast is a help, and the store goes on without one.
+        """
+        with contextlib.suppress(OSError):
+            free = free_bytes(self._directory)
+            if free < RESERVE_BYTES:
+                if self.has_ballast:
+                    os.truncate(self._ballast, 0)
+            elif free >= MARK_BYTES + 2 * BALLAST_BYTES and not self.has_ballast:
+                self._make()
 
     def _make(self) -> None:
         handle = os.open(self._ballast, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)

@@ -323,9 +323,9 @@ def test_op_get_when_the_key_is_at_work_then_in_progress_by_its_row(
     async def life(lab: Lab) -> None:
         gate = asyncio.Event()
 
-        async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Any:
+        async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Any:
             await gate.wait()
-            return await real_carry_out(intent, prepared, clock, alarms)
+            return await real_carry_out(intent, prepared, clock, overtaken)
 
         monkeypatch.setattr("hwtool.execution.carry_out", slow)
         task = asyncio.create_task(lab.ask("reg.write", **WRITE))
@@ -378,9 +378,9 @@ def test_caller_when_it_leaves_after_the_intent_then_the_operation_goes_on_and_w
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, alarms: int) -> Any:
+    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Any:
         await gate.wait()
-        return await real_carry_out(intent, prepared, clock, alarms)
+        return await real_carry_out(intent, prepared, clock, overtaken)
 
     monkeypatch.setattr("hwtool.execution.carry_out", slow)
 
@@ -1065,7 +1065,6 @@ SETTLEMENTS = [
     ("satisfied", True, "none", None),
     ("not_applied", False, "none", "not_applied"),
     ("partial", False, "applied", "not_applied"),
-    ("lost", False, "unknown", "value_lost"),
     ("superseded", False, "unknown", "outcome_unknown"),
     ("abandoned", False, "unknown", "outcome_unknown"),
 ]
@@ -1461,7 +1460,7 @@ def test_refusal_when_the_engine_is_asked_for_a_request_without_resolution_then_
 
         params = WriteParams(register="toy.R", value=1, key=KEY)
         with pytest.raises(DomainError) as raised:
-            understood(Request(AGENT, params, None, None, None, b"", None, 0))
+            understood(Request(AGENT, params, None, None, None, b"", None, (), 0))
         assert raised.value.code is Code.INTERNAL
         assert isinstance(await lab.ask("describe"), Result)
 

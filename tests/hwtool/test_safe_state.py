@@ -334,15 +334,18 @@ def test_safe_state_when_others_are_stopped_then_it_passes(
             await lab.rules_ran()
             lab.bus().faults.clear()
         if "breaker" in chosen:
-            lab.fault(FaultKind.NACK, access="read", times=FAILURES)
             for _ in range(FAILURES):
+                lab.fault(FaultKind.REQUEST_LOST, access="read")
                 await lab.ask("reg.read", registers=["toy.OUT"])
+                await lab.device().worker.settled()
+            lab.clock.held = True  # or the pause would be over, and the next request the probe
             assert lab.device().worker.state == "failing"
         if "disk" in chosen:
             monkeypatch.setattr("hwtool_store.space.free_bytes", lambda _: 20 << 20)
         refused = await lab.ask("reg.write", register="toy.OUT", value=6, key=KEY2)
         assert code_of(refused) in ("held", "unavailable")
         assert refused.effects == "none"
+        lab.clock.held = False
         done = await make_safe(lab)
         assert done.ok, done
         assert lab.chip().values["OUT"] == 0

@@ -473,7 +473,7 @@ def test_sequence_when_one_step_needs_approval_then_the_whole_is_approved_once(p
             ("A", "0x00", "0x01"),
             ("G", "0x00", "0x02"),
             ("B", "0x00", "0x03"),
-            ("G", "0x00", "0x04"),
+            ("G", "0x02", "0x04"),
         ]
         assert (len(screen["transfers"]), [s["step"] for s in screen["steps"]]) == (4, [1, 2, 3, 4])
         assert lab.writes("A") == 0
