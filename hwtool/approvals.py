@@ -22,7 +22,7 @@ from hwtool.policy import Caller, may_approve
 from hwtool.prepare import Prepared, plan_object
 from hwtool.rehearsal import plan_digest, rehearsed, untouched
 from hwtool.resolve import Resolved
-from hwtool.results import failed, to_row
+from hwtool.results import failed, shown_value, to_row
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, shown_steps
 from hwtool_contracts.errors import Code, DomainError
@@ -101,7 +101,11 @@ class Approvals:
             "code": code,
             "changes": REDACTED
             if resolved.sensitive
-            else [self._change(c.register.name, p) for p in found.prepared for c in p.resolved.changes],
+            else [
+                self._change(c.register.name, p) | {"number": number}
+                for number, p in enumerate(found.prepared, start=1)
+                for c in p.resolved.changes
+            ],
             "transfers": REDACTED if resolved.sensitive else [t for p in found.prepared for t in plan_object(p.plan)],
             "implied_reads": sorted({name for p in found.prepared for name in p.before}),
             "untouched": [name for p in found.prepared for name in untouched(p.resolved)],
@@ -126,10 +130,13 @@ class Approvals:
             if new != old:
                 shown = None if old is None else hexed(old, field.width_bits)
                 fields[field.name] = {"before": shown, "after": hexed(new, field.width_bits)}
+        device = prepared.resolved.device.name
         return {
             "register": name,
             "before": None if before is None else hexed(before, register.width_bits),
             "after": hexed(after, register.width_bits),
+            "before_value": None if before is None else shown_value(device, register, before),
+            "after_value": shown_value(device, register, after),
             "fields": fields,
         }
 

@@ -75,7 +75,8 @@ def devices(daemon: Daemon) -> Result:
         }
         for device in daemon.devices.values()
     ]
-    result = Result(status="done", ok=True, effects="none", summary=f"{len(lines)} device(s) on {daemon.board.name}")
+    summary = f"{len(lines)} device(s) on {daemon.board.name}" + ("; FROZEN" if daemon.frozen else "")
+    result = Result(status="done", ok=True, effects="none", summary=summary)
     result.devices = lines
     return daemon.dressed(result)
 

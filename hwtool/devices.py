@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from hwtool.breaker import NOT_OPEN
 from hwtool.config import DeviceSpec
 from hwtool.turns import Turns
-from hwtool.worker import BusWorker
+from hwtool.worker import ABSENT_RETRY_MS, BusWorker
 from hwtool_contracts.cross_check import find_place
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
@@ -360,6 +361,9 @@ class Device:
         """The error of a clean read that got no value."""
         where = f"{self.name}.{register.name} at {hexed(register.offset, 8)} of {self.spec.address:#04x}"
         match answer:
+            case Rejected(fault, proof) if proof in NOT_OPEN:
+                message = f"reading {where}: bus {self.worker.spec.name} is absent: {fault}"
+                return DomainError(Code.UNAVAILABLE, message, reason="absent", retry_after_ms=ABSENT_RETRY_MS)
             case Rejected(fault, _):
                 return DomainError(Code.BUS_FAULT, f"reading {where}: {fault}", fault=fault, stage=stage)
             case Ambiguous(_, fault) if fault.startswith("no re"):

@@ -247,11 +247,16 @@ class Engine:
 
     async def _try(self, op_id: int, *, at_the_head: bool = False) -> NeedsPerson | None:
         try:
-            return await run_rules(self.daemon, op_id, settled_by(self.daemon, None, None), at_the_head=at_the_head)
+            person = await run_rules(self.daemon, op_id, settled_by(self.daemon, None, None), at_the_head=at_the_head)
         except DomainError as error:
-            return NeedsPerson(error.message)
+            person = NeedsPerson(error.message)
         except StoreRule:
             return None  # a person has settled it, or a safe state has overtaken it, meanwhile
+        if person is None:
+            self.daemon.reasons.pop(op_id, None)
+        else:
+            self.daemon.reasons[op_id] = person.why
+        return person
 
     async def _remember(self, locus: str, home: dict[str, int]) -> None:
         await self.daemon.ask(partial(operations.note_home, locus=locus, home=dict(home)))

@@ -11,7 +11,6 @@ from hwtool.answers import answer_of_row
 from hwtool.clock import rfc3339
 from hwtool.journal import entry
 from hwtool.keyed import KeyedOperations
-from hwtool.outcome import NeedsPerson
 from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller
 from hwtool.resolve import find_device
@@ -27,12 +26,10 @@ class History:
     """Looks into the record.
 
     Args:
-        try_rules: tries the rules on an unknown operation; answers why a person is needed, None if it is settled.
+        try_rules: tries the rules on an unknown operation, and notes why a person is needed if one is.
     """
 
-    def __init__(
-        self, daemon: Daemon, keyed: KeyedOperations, try_rules: Callable[[int], Awaitable[NeedsPerson | None]]
-    ) -> None:
+    def __init__(self, daemon: Daemon, keyed: KeyedOperations, try_rules: Callable[[int], Awaitable[object]]) -> None:
         self.daemon = daemon
         self._keyed = keyed
         self._try_rules = try_rules
@@ -71,13 +68,12 @@ class History:
             if at_work is None or error.code is not Code.NOT_FOUND or params.key is None:
                 raise
             return self.daemon.dressed(in_progress(params.key, None))  # it has no row yet, and will have one
-        person = None
         if params.verify and row.state == "UNKNOWN":
-            person = await self._try_rules(row.op_id)
+            await self._try_rules(row.op_id)
             row = await self.row(caller, row.op_id, None)
-        return await self._op_result(caller, row, person)
+        return await self._op_result(caller, row)
 
-    async def _op_result(self, caller: Caller, row: OpRow, person: NeedsPerson | None) -> Result:
+    async def _op_result(self, caller: Caller, row: OpRow) -> Result:
         device = self.daemon.device_at(row.locus)
         mine = row.principal == caller.principal or caller.role == "operator"
         result = answer_of_row(row, caller)
@@ -99,7 +95,7 @@ class History:
             "created": rfc3339(row.created_ns),
             "intent": None if row.intent_ns is None else rfc3339(row.intent_ns),
             "done": None if row.done_ns is None else rfc3339(row.done_ns),
-            "needs_person": None if person is None else person.why,
+            "needs_person": self.daemon.reasons.get(row.op_id) if row.state == "UNKNOWN" else None,
             "parent": row.parent_op,
         }
         if row.kind == "sequence":
@@ -126,7 +122,7 @@ class History:
             row = await self.row(caller, params.id, params.key)
             rest_s = deadline_s - self.daemon.clock.monotonic_s()
             if row.state in ("DONE", "UNKNOWN") or rest_s <= 0:
-                return await self._op_result(caller, row, None)
+                return await self._op_result(caller, row)
             try:
                 async with asyncio.timeout(rest_s):
                     await changed.wait()

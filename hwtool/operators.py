@@ -92,8 +92,11 @@ class Operators:
             operations.note(conn, body)
 
         await daemon.ask(job)
-        daemon.frozen = frozen
-        summary = "frozen: no effectful request but device.safe_state, until thawed" if frozen else "not frozen"
+        was, daemon.frozen = daemon.frozen, frozen
+        if frozen:
+            summary = "frozen: no effectful request but device.safe_state, until thawed"
+        else:
+            summary = "thawed: effectful requests pass again" if was else "was not frozen"
         return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
 
     async def release(self, caller: Caller, params: HoldParams) -> Result:

@@ -357,7 +357,8 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
     engine = await Engine.start(board, store_directory, Clock(), allow_unsafe=allow_unsafe)
     loop = asyncio.get_running_loop()
 
-    def fatal(_: BaseException) -> None:
+    def fatal(error: BaseException) -> None:
+        print(f"hwtool: the store failed: {error}; nothing more is sent, the daemon ends", file=sys.stderr, flush=True)
         # answer what can be answered, then end without closing the database: what it holds now may not be believed
         loop.call_soon_threadsafe(loop.call_later, FATAL_GRACE_S, os._exit, FATAL_EXIT)
 

@@ -38,6 +38,7 @@ class Daemon:
         changed: set and replaced whenever an operation changes its state.
         stopping: no new intents are taken.
         frozen: an operator has frozen the daemon; kept by the store.
+        reasons: why the rules could not settle an operation, when they last tried.
     """
 
     board: Board
@@ -50,6 +51,7 @@ class Daemon:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
     frozen: bool = False
+    reasons: dict[int, str] = field(default_factory=dict)
     _kept: set[asyncio.Task[Any]] = field(default_factory=set)
     _counted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _refused: list[dict[str, Any]] = field(default_factory=list)

@@ -124,10 +124,10 @@ class BusWorker:
         """How the bus is: ready, wedged, quarantined, absent or failing (its breaker is open)."""
         if self._wedged is not None:
             return "wedged"
-        if self._quarantine is not None:
-            return "quarantined"
         if self._absent is not None:
             return "absent"
+        if self._quarantine is not None:
+            return "quarantined"
         return "failing" if self.breaker.open else "ready"
 
     def check(self) -> None:
@@ -138,6 +138,8 @@ class BusWorker:
         """
         if self._wedged is not None:
             raise self._unavailable("wedged: a transfer has not returned", self.spec.reply_lifetime_ms)
+        if self._quarantine is not None and self._absent is not None:
+            raise self._unavailable(f"absent: {self._absent}", ABSENT_RETRY_MS)
         if self._quarantine is not None:
             rest_ms = max(1, round(1000 * (self._until_s - self._clock.monotonic_s())))
             raise self._unavailable("quarantined after an ambiguous answer", rest_ms)
@@ -222,10 +224,12 @@ class BusWorker:
                 await loop.run_in_executor(self._thread, self.bus.quiesce, self._until_s)
                 if self._until_s <= self._clock.monotonic_s():
                     break  # else something came back meanwhile, and the time began anew
-            except Exception:  # noqa: BLE001  # an end of this task would leave the bus shut for good
+            except Exception as error:  # noqa: BLE001  # an end of this task would leave the bus shut for good
                 # absent, babbling or defective: stay shut and try again after another lifetime
+                if isinstance(error, OSError) and error.errno in ABSENT:
+                    self._absent = str(error)
                 self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
-        self._quarantine = None
+        self._quarantine = self._absent = None  # draining it has opened it
         self.after_return()
         self.after_quarantine()
 

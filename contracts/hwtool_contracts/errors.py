@@ -416,7 +416,7 @@ def explain(error: Mapping[str, Any], effects: str = "none") -> str:
                 else "do not repeat it; look with op.get and leave the rest to an operator"
             )
         case Code.VALUE_LOST:
-            then = "treat up to the stated number of values as lost; a new read needs a new key"
+            then = f"treat {error.get('bound') or 'the'} value(s) as lost; a new read needs a new key"
         case Code.NOT_APPLIED:
             then = "compare expected with observed before a new attempt under a new key"
         case Code.RUN_HALTED:

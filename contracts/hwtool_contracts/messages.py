@@ -18,6 +18,13 @@ Key = Annotated[
         description="idempotency key: 8 to 120 characters of A-Z a-z 0-9 . _ : -",
     ),
 ]
+OpKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9._:-]{8,120}(#[0-9]{1,2})?\Z",
+        description="key of an operation; of a step of a sequence with its number: KEY#N",
+    ),
+]
 Text500 = Annotated[str, Meta(max_length=500)]
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Names = Annotated[list[str], Meta(min_length=1, max_length=32)]
@@ -205,7 +212,7 @@ class OpGetParams(Struct, forbid_unknown_fields=True):
     """`op.get`, by id or by key."""
 
     id: Number | None = None
-    key: Key | None = None
+    key: OpKey | None = None
     verify: bool = False
 
     def __post_init__(self) -> None:
@@ -217,7 +224,7 @@ class OpWaitParams(Struct, forbid_unknown_fields=True):
     """`op.wait`, by id or by key."""
 
     id: Number | None = None
-    key: Key | None = None
+    key: OpKey | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=25_000)] = 25_000
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ def keyed_options(function: F) -> F:
     for option in (
         click.option("--key", help="Idempotency key; minted and printed if not given."),
         click.option("--reason", help="Why, in your words; shown to whoever approves."),
-        click.option("--dry-run", is_flag=True, help="Rehearse: everything but the last step."),
+        click.option("--dry-run", is_flag=True, help="Rehearse: go the whole way, and send nothing."),
         click.option("--operator", is_flag=True, help="Use the operator's socket."),
         click.option("--not-after", type=int, metavar="MS", help="Not after this wall clock, milliseconds since 1970."),
     ):
@@ -146,22 +146,28 @@ def _update_params(assignments: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _steps(file: str) -> dict[str, Any]:
-    """What a file of steps says: TOML with [[steps]], or JSON with "steps"; `-` is JSON on the standard input."""
+    """What a file of steps says: TOML with [[steps]], or JSON with "steps"; `-`: the standard input."""
     import tomllib  # here: the everyday verbs start faster without it
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        told = json.loads(text) if file == "-" or file.endswith(".json") else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+        told = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        json.dumps(told, allow_nan=False)  # what JSON cannot carry (dates, nan) is no value of a register
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         usage(f"{file} cannot be read as steps: {error}")
-    if not isinstance(told, dict) or set(told) != {"steps"} or not isinstance(told["steps"], list):
+    if not isinstance(told, dict) or not isinstance(told.get("steps"), list):
         usage(f"{file} holds no steps: [[steps]] tables (TOML), or an object with the one member steps (JSON)")
+    if len(told) > 1:
+        usage(f"{file}: beside steps it holds {', '.join(sorted(set(told) - {'steps'}))}; only steps are known")
     return told
 
 
 def _sequence(result: dict[str, Any]) -> None:
     if result.get("transfers") is not None:
         _transfers(result)
+        return
+    if result["status"] != "done":
+        click.echo(f"{result['summary']} (operation {result['id']})")
         return
     for step in (result.get("evidence") or {}).get("steps", []):
         how = f"{step['verdict']}, effects {step['effects']}: " if step.get("verdict") else ""
@@ -175,7 +181,7 @@ def _sequence(result: dict[str, Any]) -> None:
 @socket_option
 @json_option
 def sequence(file: str, socket_: str | None, as_json: bool, **options: Any) -> None:
-    """Run the steps of FILE under one key, until the first that is not proven."""
+    """Run the steps of FILE (- for the standard input) under one key, until the first that is not proven."""
     _send("sequence.run", _steps(file), socket_, as_json, show=_sequence, **options)
 
 
@@ -223,6 +229,16 @@ def _op(result: dict[str, Any]) -> None:
     for step in told.get("steps", []):
         click.echo(f"  step {step['step']}: operation {step['id']} {step['state']} {step['verdict'] or ''}".rstrip())
     click.echo(f"  effects {result['effects']}: {result['summary']}")
+    evidence = result.get("evidence") or {}
+    for name, before in (evidence.get("before") or {}).items():
+        now = (evidence.get("after") or {}).get(name)
+        click.echo(f"  {name} was {before} before" + (f", {now} when last seen" if now is not None else ""))
+    if evidence.get("fault"):
+        click.echo(f"  seen: {evidence['fault']}")
+    if told["state"] == "UNKNOWN":
+        cause = {"crash": "the daemon ended between intent and outcome"}.get(evidence.get("how", ""))
+        if cause is not None:
+            click.echo(f"  why unknown: {cause}")
     if told.get("needs_person"):
         click.echo(f"  needs a person: {told['needs_person']}")
     if result.get("values"):

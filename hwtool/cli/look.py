@@ -36,7 +36,10 @@ def devices(socket_: str | None, as_json: bool) -> None:
     """List the devices of the board."""
 
     def show(result: dict[str, Any]) -> None:
-        table(result["devices"], ["name", "contract", "bus", "address", "generation", "simulated", "verified", "held"])
+        shown = ["name", "contract", "bus", "bus_state", "address", "generation", "simulated", "verified", "held"]
+        table(result["devices"], shown)
+        if result["summary"].endswith("FROZEN"):
+            click.echo("hwtool: frozen: no effectful request but safe-state passes; hwtool thaw ends it", err=True)
 
     with link(socket_) as client:
         finish(client.ask("device.list"), as_json, show)

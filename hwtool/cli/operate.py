@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hwtool.cli.link import finish, json_option, link, socket_option, table, usage
+from hwtool.cli.link import finish, json_option, link, number, socket_option, table, usage
 from hwtool.client import Client
 from hwtool_contracts.errors import exit_code
 
@@ -64,7 +64,8 @@ def approvals(socket_: str | None, as_json: bool) -> None:
 
 def _screen(screen: dict[str, Any]) -> None:
     """What a request would do, for the person who decides."""
-    click.echo(f"request {screen['approval']} of {screen['requester']}: {screen['kind']} of {screen['what']}")
+    what = screen["what"] if screen["kind"] == "sequence" else f"{screen['kind']} of {screen['what']}"
+    click.echo(f"request {screen['approval']} of {screen['requester']}: {what}")
     reason = screen["reason_in_requesters_words"]
     click.echo(f"  their reason, in their words: {reason if reason is not None else '(none given)'}")
     click.echo(f"  asks for approval because: {'; '.join(screen['why'])}")
@@ -74,9 +75,12 @@ def _screen(screen: dict[str, Any]) -> None:
     for step in screen.get("steps", []):
         click.echo(f"  step {step['step']}: {step['do']} {step['device']}.{', '.join(step['registers'])}")
     for change in screen["changes"]:
-        click.echo(f"  {change['register']}: {change['before'] or '?'} -> {change['after']}")
+        before = "?" if change["before"] is None else change["before"] + number(change["before_value"])
+        which = f"change {change['number']}, " if screen["kind"] == "sequence" else ""
+        click.echo(f"  {which}{change['register']}: {before} -> {change['after']}{number(change['after_value'])}")
         for name, field in change["fields"].items():
-            click.echo(f"    {name}: {field['before'] or '?'} -> {field['after']}")
+            after = number(change["after_value"].get("fields", {}).get(name, {"raw": field["after"]}))
+            click.echo(f"    {name}: {field['before'] or '?'} -> {field['after']}{after}")
     for transfer in screen["transfers"]:
         what = transfer.get("data", "")
         click.echo(f"  sends: {transfer['role']} {transfer['do']} {transfer['address']} {transfer['offset']} {what}")

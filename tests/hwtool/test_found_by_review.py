@@ -411,8 +411,7 @@ def test_bus_when_unplugged_and_plugged_again_then_unavailable_meanwhile_and_ide
     async def life(lab: Lab) -> None:
         assert (await lab.ask("reg.write", register="toy.R", value=1, key=KEY)).ok
         lab.bus().unplug()
-        assert code_of(await lab.ask("reg.read", registers=["toy.R"])) == "bus_fault"
-        for _ in range(2):
+        for _ in range(3):
             assert code_of(await lab.ask("reg.read", registers=["toy.R"])) == "unavailable"
         assert code_of(await lab.ask("reg.write", register="toy.R", value=2, key=KEY2)) == "unavailable"
         lab.chip().values["ID"] = 8

@@ -95,7 +95,7 @@ def test_approval_when_walked_through_by_two_people_then_it_runs_once(daemon: Ru
     listed = json.loads(command_line(daemon, "approvals", "--json").stdout)["approvals"]
     number = str(next(a["approval"] for a in listed if a["device"] == "meter"))
     screen = command_line(daemon, "approve", number)
-    assert "0x42c80000 -> 0x42700000" in screen.stdout
+    assert "0x42c80000  (100 ms) -> 0x42700000  (60 ms)" in screen.stdout
     assert "shorter pulses" in screen.stdout
     code = screen.stdout.rpartition("--code ")[2].strip()
     assert command_line(daemon, "approve", number, "--code", "00000000").returncode == 5

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.running import RunningDaemon, command_line
+from hwtool.bench import BENCH
+from hwtool_sim.process import SimConnection
+from tests.running import LIMIT_S, RunningDaemon, command_line
 
 STEPS = """
 [[steps]]
@@ -50,6 +53,8 @@ def test_sequence_when_typed_then_each_step_is_told_and_the_key_replays_it(
     again = command_line(daemon, "sequence", str(file), "--key", "bring-up-0001", "--json")
     assert json.loads(again.stdout)["replayed"] is True
     number = json.loads(again.stdout)["id"]
+    step = command_line(daemon, "op", "--key", "bring-up-0001#3")
+    assert (step.returncode, f"a step of operation {number}" in step.stdout) == (0, True)
     told = command_line(daemon, "op", str(number)).stdout
     assert f"operation {number}: DONE applied by bus" in told
     assert "step 3: operation" in told
@@ -70,7 +75,15 @@ def test_sequence_when_it_comes_from_a_pipe_and_stops_then_exit_nine_and_where(d
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "holds no steps"), ("steps = 3", "holds no steps"), ("[[steps", "cannot be read")],
+    [
+        ("", "holds no steps"),
+        ("steps = 3", "holds no steps"),
+        ("[[steps", "cannot be read"),
+        ("steps = " + "[" * 5000, "cannot be read"),
+        ("name = 'x'\n[[steps]]\ndo = 'read'", "beside steps it holds name"),
+        ("[[steps]]\nvalue = 1979-05-27", "cannot be read"),
+        ("[[steps]]\nvalue = nan", "cannot be read"),
+    ],
 )
 def test_sequence_when_the_file_holds_no_steps_then_a_usage_error(
     daemon: RunningDaemon, tmp_path: Path, text: str, why: str
@@ -92,7 +105,9 @@ def test_safe_state_when_frozen_then_it_passes_and_nothing_else_does_until_thawe
     assert done.returncode == 0, done.stderr
     assert "key" in done.stderr  # minted, and printed before it was sent
     assert command_line(daemon, "read", "gpio.OLATA").stdout.startswith("gpio.OLATA = 0x00")
-    assert command_line(daemon, "thaw").returncode == 0
+    assert "frozen" in command_line(daemon, "devices").stderr
+    assert "thawed" in command_line(daemon, "thaw").stdout
+    assert "was not frozen" in command_line(daemon, "thaw").stdout
     assert command_line(daemon, "write", "gpio.OLATA=0x55").returncode == 0
 
 
@@ -112,3 +127,35 @@ def test_python_when_it_runs_a_sequence_and_a_safe_state_then_as_the_command_lin
         done = client.sequence([{"do": "write", "register": "gpio.OLATB", "value": 9}], key="from-python-1")
         assert (done["verdict"], done["values"][0]["raw"]) == ("applied", "0x09")
         assert client.safe_state("gpio", key="from-python-2")["verdict"] == "applied"
+
+
+METER = {"do": "write", "register": "meter.RELAY_PULSE_WIDTH", "value": {"scaled": "60", "unit": "ms"}}
+
+
+def test_sequence_when_it_waits_for_a_person_then_that_is_what_is_said_and_the_screen_has_units(
+    daemon: RunningDaemon,
+) -> None:
+    text = json.dumps({"steps": [METER]})
+    waiting = command_line(daemon, "sequence", "-", "--key", "needs-person-1", stdin=text)
+    assert (waiting.returncode, waiting.stdout.startswith("sequence of 1 step(s) on meter waits")) == (8, True)
+    number = waiting.stdout.rpartition("(operation ")[2].partition(")")[0]
+    screen = command_line(daemon, "approve", number).stdout
+    assert f"request {number} of uid:" in screen
+    assert "change 1, RELAY_PULSE_WIDTH: 0x42c80000  (100 ms) -> 0x42700000  (60 ms)" in screen
+    assert command_line(daemon, "deny", number, "--reason", "not now").returncode == 0
+
+
+def test_op_when_its_outcome_is_unknown_then_what_is_known_is_told_without_json() -> None:
+    with RunningDaemon(BENCH.replace('kind = "sim"', 'kind = "sim"\nprocess = true')) as running:
+        sim = SimConnection(str(running.store / "sim-i2c0.sock"))
+        fault = {"kind": "reply_lost", "address": 0x4D, "access": "write", "offset": 0}
+        sim.ask({"control": "fault", "fault": fault})
+        lost = command_line(running, "write", "uart.THR=0x41", "--key", "lost-word-1")
+        assert lost.returncode == 3
+        deadline_s = time.monotonic() + LIMIT_S
+        while "needs a person" not in (told := command_line(running, "op", "--key", "lost-word-1").stdout):
+            assert time.monotonic() < deadline_s, told
+            time.sleep(0.02)
+        assert "seen: no reply" in told
+        assert "TXLVL was 0x40 before" in told
+        sim.close()
