@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from hwtool.admission import Request, alarms_of, check_seen, check_stopped, check_time
+from hwtool.carry_out import Finished, carry_out
 from hwtool.devices import Device, stale
-from hwtool.dispatch import Finished, Intent, carry_out
+from hwtool.dispatch import Intent
 from hwtool.generation import refresh_boot
 from hwtool.outcome import Verdict
 from hwtool.pending import no_longer_granted

@@ -19,12 +19,13 @@ from hwtool.admission import KeyedParams, Request, admit, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
 from hwtool.digest import describe_differences, differences
 from hwtool.execution import Execution, enter, new_op, take_turn
+from hwtool.headers import header_op
 from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered, void_of
 from hwtool.policy import Caller, is_direct
 from hwtool.rehearsal import rehearse
 from hwtool.resolve import Resolved
 from hwtool.results import failed, in_progress, pending
-from hwtool.sequences import Sequences, header_op
+from hwtool.sequences import Sequences
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence
 from hwtool_contracts.errors import Code, DomainError

@@ -245,7 +245,7 @@ MUTANTS = [
     ),
     Mutant(
         "no proof of an outcome behind a closed gate",
-        "hwtool/dispatch.py",
+        "hwtool/carry_out.py",
         "    await check_read_gates(device, registers)  # the write may have closed one\n",
         "",
         REVIEW + "test_watch_when_the_write_closes_the_gate_of_its_own_proof_then_unknown_and_held",
@@ -280,7 +280,7 @@ MUTANTS = [
     ),
     Mutant(
         "a safe state ends a running watch",
-        "hwtool/dispatch.py",
+        "hwtool/carry_out.py",
         "        if overtaken():\n",
         "        if False:\n",
         SAFE + "test_safe_state_when_called_during_a_watch_then_that_op_is_unknown_and_no_rule_settles_it_afterwards",
@@ -330,7 +330,7 @@ MUTANTS = [
     ),
     Mutant(
         "a sequence stops at the first step that is not proven",
-        "hwtool/sequences.py",
+        "hwtool/headers.py",
         "        elif not result.ok or self.last:\n",
         "        elif self.last:\n",
         SEQUENCES + "test_sequence_when_a_step_is_not_proven_then_it_stops_there",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from hwtool import dispatch, engine, execution, recovery
+from hwtool import carry_out, engine, execution, recovery
 from hwtool.worker import BusWorker
 from hwtool_sim.process import SimConnection
 from hwtool_store import operations
@@ -59,7 +59,7 @@ def know_the_dispatch() -> None:
 
 
 def _know(name: str) -> None:
-    sent = vars(dispatch)[name]
+    sent = vars(carry_out)[name]
 
     async def dispatching(*arguments: Any) -> Any:
         Doing.dispatching = Doing.its_turn()
@@ -68,7 +68,7 @@ def _know(name: str) -> None:
         finally:
             Doing.dispatching = False
 
-    vars(dispatch)[name] = dispatching
+    vars(carry_out)[name] = dispatching
 
 
 def _before(place: dict[str, Any] | type, name: str) -> Callable[[], None]:
@@ -227,7 +227,7 @@ OPERATION: Final = (
     Label("before the first transfer", "unsent", _transfer(sent=False)),
     Label("request under way", "first", _request_under_way),
     Label("after the first transfer", "first", _transfer(sent=True)),
-    Label("in the watch", "sent", _before(vars(dispatch), "write_seen"), watched=True),
+    Label("in the watch", "sent", _before(vars(carry_out), "write_seen"), watched=True),
     Label("before T2", "sent", _before(KEYED, "_record")),
     Label("T2 committed, anchor behind", "ended", _in_the_commit(KEYED, "_record")),
     Label("after T2", "ended", _after(KEYED, "_record")),

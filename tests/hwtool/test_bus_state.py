@@ -252,7 +252,7 @@ def test_dispatch_when_the_bus_is_away_then_it_is_not_opened_for_an_effect(
     play: Play, tmp_path: Path, away: dict[str, Unplugged], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device that is back may be another one: who is there is found out by a read, before the intent."""
-    from hwtool.dispatch import carry_out as real
+    from hwtool.carry_out import carry_out as real
 
     async def life(lab: Lab) -> None:
         bus = away["away"]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from hwtool.bench import bench
+from hwtool.carry_out import Finished
+from hwtool.carry_out import carry_out as real_carry_out
 from hwtool.config import parse_board
-from hwtool.dispatch import Finished, Intent
-from hwtool.dispatch import carry_out as real_carry_out
+from hwtool.dispatch import Intent
 from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool.prepare import Prepared

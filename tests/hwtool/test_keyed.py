@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hwtool.carry_out import carry_out as real_carry_out
 from hwtool.dispatch import Intent, SpentIntent, dispatch
-from hwtool.dispatch import carry_out as real_carry_out
 from hwtool.execution import MAX_QUEUE
 from hwtool.prepare import Prepared
 from hwtool.prepare import prepare as real_prepare

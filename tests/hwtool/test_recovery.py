@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from hwtool.dispatch import Finished, Intent
-from hwtool.dispatch import carry_out as real_carry_out
+from hwtool.carry_out import Finished
+from hwtool.carry_out import carry_out as real_carry_out
+from hwtool.dispatch import Intent
 from hwtool.prepare import Prepared
 from hwtool.recovery import CannotObserve, _read, orphans, run_rules
 from hwtool_contracts.model import Space
@@ -475,7 +476,7 @@ from pathlib import Path
 import hwtool.execution
 from hwtool.clock import Clock
 from hwtool.config import load_board
-from hwtool.dispatch import carry_out
+from hwtool.carry_out import carry_out
 from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool_sim.bus import SimBus

@@ -619,7 +619,7 @@ def test_crash_when_inside_a_step_then_the_header_is_unknown_until_it_is_settled
     steps = (write("A", 1), write("W", 2), write("C", 3))
 
     async def life(lab: Lab) -> None:
-        from hwtool.dispatch import carry_out
+        from hwtool.carry_out import carry_out
 
         async def dying(intent: Any, *rest: Any) -> Any:
             done = await carry_out(intent, *rest)

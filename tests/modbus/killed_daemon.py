@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Any
 
+from hwtool import carry_out as carrying
 from hwtool import dispatch, execution
 from hwtool.__main__ import main
 
@@ -30,7 +31,7 @@ def arm(point: str) -> None:
             await sent(*arguments)
             die()
 
-        vars(dispatch)["dispatch"] = dispatched
+        vars(carrying)["dispatch"] = dispatched
     elif point == "after-outcome":
         recorded = execution.Execution._record
 

@@ -1,0 +1,364 @@
+"""From the dispatch to what T2 records: dispatch, watch, and what came of it.
+
+The watch reads cleanly until the first conclusive observation, the end of its window, or a safe state. From T1 to T2
+runs a task that nothing cancels; a client that left changes nothing. Never raises for what the device or the bus did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hwtool.clock import Clock
+from hwtool.dispatch import Dispatched, Intent, dispatch, dispatch_safe_state
+from hwtool.journal import REDACTED
+from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, restart_between, write_seen
+from hwtool.prepare import Prepared, check_read_gates
+from hwtool.results import Effects, failed, shown_value
+from hwtool_contracts.errors import Code, DomainError
+from hwtool_contracts.messages import Result
+from hwtool_registers.bits import from_bytes, hexed
+from hwtool_registers.bus import Ambiguous, Rejected
+from hwtool_registers.plan import Role, pieces_of
+
+FIRST_PAUSE_S: Final = 0.002
+LONGEST_PAUSE_S: Final = 0.05
+
+
+class Overtaken(Exception):
+    """A safe state of the device was asked for: the watch ends without its conclusion."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What T2 records.
+
+    Attributes:
+        verdict: None: the outcome is unknown and the device is held.
+        data: values that the read consumed.
+        interrupted: a safe state ended the watch; nothing on the bus is in doubt.
+    """
+
+    verdict: str | None
+    result: Result
+    data: list[bytes]
+    interrupted: bool = False
+
+
+async def carry_out(
+    intent: Intent, prepared: Prepared, clock: Clock, overtaken: Callable[[], bool] = lambda: False
+) -> Finished:
+    """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did.
+
+    `overtaken`: whether a safe state has been asked for since this was allowed; it ends the watch.
+    """
+    device = prepared.resolved.device
+    if prepared.resolved.kind == "safe_state":
+        return await _made_safe(intent, prepared, clock, overtaken)
+    sent = await dispatch(intent, device, prepared.plan, prepared.bank)
+    evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
+    if sent.stopped is not None:
+        return _stopped(intent, prepared, sent, sent.stopped, evidence)
+    if prepared.resolved.kind == "read":
+        return _read_finished(intent, prepared, sent, evidence)
+    return await _watched(intent, prepared, sent, evidence, clock, overtaken)
+
+
+async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, overtaken: Callable[[], bool]) -> Finished:
+    """A safe state: every entry is sent, then those sent are watched together; the doubt of one is that of all."""
+    sent = await dispatch_safe_state(intent, prepared.resolved.device, prepared.parts)
+    name, total = prepared.resolved.name(), len(sent)
+    entries = {
+        part.register: "sent" if s.stopped is None else s.stopped.fault
+        for part, s in zip(prepared.parts, sent, strict=True)
+    }
+    done = sum(s.stopped is None for s in sent)
+    transfers = sum(s.transfers for s in sent)
+    warnings = [w for s in sent for w in s.warnings]
+    evidence: dict[str, Any] = {
+        "transfers": transfers,
+        "before": _hexed(prepared.before, prepared),
+        "entries": entries,
+        "accesses": {part.register: s.done for part, s in zip(prepared.parts, sent, strict=True)},
+        "done": done,
+        "total": total,
+    }
+    failed_parts = ", ".join(f"{register}: {fault}" for register, fault in entries.items() if fault != "sent")
+    doubtful = [s.stopped for s in sent if isinstance(s.stopped, Ambiguous) and s.at is not Role.SELECT]
+    if doubtful:
+        message = f"{name}: {failed_parts}; it cannot be told whether the device acted"
+        stage = doubtful[0].stage.value
+        evidence |= {"how": "bus"}
+        error = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage, evidence=evidence, settled=False
+        )
+        return Finished(None, failed(error, "unknown", evidence=evidence, warnings=warnings), [])
+    if done < total:
+        return await _partly_safe(prepared, sent, evidence, warnings, failed_parts)
+    all_sent = Dispatched([], None, None, done, transfers, warnings)
+    return await _watched(intent, prepared, all_sent, evidence, clock, overtaken)
+
+
+async def _partly_safe(
+    prepared: Prepared, sent: Sequence[Dispatched], evidence: dict[str, Any], warnings: list[str], failed_parts: str
+) -> Finished:
+    """A safe state of which some entries are proved not to have been sent, or not whole; the others are looked at."""
+    begun = [part.register for part, s in zip(prepared.parts, sent, strict=True) if s.done]
+    seen: Seen = "open"
+    targets = [t for t in prepared.targets if t.register in begun]
+    try:
+        now = await _look(prepared, targets)
+        seen = write_seen(targets, prepared.before, now)
+        evidence |= {"after": _hexed(now, prepared)}
+    except DomainError as error:
+        evidence |= {"fault": error.message}
+    effects: Effects = "applied" if seen in ("applied", "other") else "none" if seen == "satisfied" else "unknown"
+    if not begun:
+        effects = "none"
+    verdict = "partial" if begun else "not_applied"
+    evidence |= {"how": "bus"}
+    whole = sum(s.stopped is None for s in sent)
+    problem = DomainError(
+        Code.NOT_APPLIED,
+        f"{prepared.resolved.name()}: {whole} of {len(sent)} entries were written: {failed_parts}",
+        after_intent=True,
+        verdict=verdict,
+        done=whole,
+        total=len(sent),
+    )
+    return Finished(verdict, failed(problem, effects, verdict=verdict, evidence=evidence, warnings=warnings), [])
+
+
+def _hexed(values: Mapping[str, int], prepared: Prepared) -> dict[str, str]:
+    """Values as evidence and errors show them; sensitive ones stand in the columns of the row made for them."""
+    if prepared.resolved.sensitive:
+        return dict.fromkeys(values, REDACTED)
+    registers = prepared.resolved.device.contract.registers
+    return {name: hexed(raw, registers[name].width_bits) for name, raw in values.items()}
+
+
+def _stopped(
+    intent: Intent, prepared: Prepared, sent: Dispatched, answer: Rejected | Ambiguous, evidence: dict[str, Any]
+) -> Finished:
+    """A plan that did not get to its end."""
+    name = prepared.resolved.name()
+    total = len(prepared.plan.accesses)
+    values = _in_hand(prepared, sent.answers)
+    evidence |= {"how": "bus", "fault": answer.fault, "done": sent.done, "total": total}
+    if sent.at is Role.SELECT:
+        message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
+        error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=answer.fault, stage="select")
+        result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
+        return Finished("not_applied", result, sent.answers)
+    match answer:
+        case Ambiguous(stage, fault):
+            message = f"{name}: {fault}; it cannot be told whether the device acted"
+            error = DomainError(
+                Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage.value, evidence=evidence, settled=False
+            )
+            return Finished(
+                None, failed(error, "unknown", evidence=evidence, values=values, warnings=sent.warnings), sent.answers
+            )
+        case Rejected(fault, proof):
+            evidence["proof"] = proof
+            if sent.done:
+                message = f"{name}: stopped after {sent.done} of {total} transfers: {fault}"
+                error = DomainError(
+                    Code.NOT_APPLIED, message, after_intent=True, verdict="partial", done=sent.done, total=total
+                )
+                warnings = sent.warnings
+                result = failed(
+                    error, "applied", evidence=evidence, verdict="partial", values=values, warnings=warnings
+                )
+                return Finished("partial", result, sent.answers)
+            message = f"{name}: {fault}; nothing happened"
+            error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=fault, stage="dispatch")
+            result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
+            return Finished("not_applied", result, sent.answers)
+
+
+def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] | None:
+    """The values of a read that stopped half way, as far as they came: they are gone from the device."""
+    device = prepared.resolved.device
+    shown = []
+    for piece in prepared.plan.pieces:
+        register = device.contract.registers[piece.register]
+        if piece.access < len(answers) and len(answers[piece.access]) >= piece.start + piece.size_bytes:
+            data = answers[piece.access][piece.start : piece.start + piece.size_bytes]
+            size = register.size_bytes
+            shown += [
+                shown_value(device.name, register, from_bytes(register, data[i : i + size]))
+                for i in range(0, len(data), size)
+            ]
+    return shown or None
+
+
+def _read_finished(intent: Intent, prepared: Prepared, sent: Dispatched, evidence: dict[str, Any]) -> Finished:
+    """An effectful read whose value is in hand."""
+    resolved = prepared.resolved
+    device = resolved.device
+    try:
+        found = pieces_of(prepared.plan, device.contract, sent.answers)
+    except ValueError as error:
+        message = f"{resolved.name()}: {error}; what was taken from the device is not known"
+        unknown = DomainError(Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="reply", settled=False)
+        return Finished(None, failed(unknown, "unknown", evidence=evidence), sent.answers)
+    values = []
+    for register, judged in resolved.reads:
+        values += [shown_value(device.name, register, raw, judged) for raw in found[register.name]]
+    declared = not any(r.kind == "undeclared" for r in prepared.read_rules)
+    shown = ", ".join(v["raw"] for v in values)
+    summary = f"{resolved.name()} read once" if resolved.sensitive else f"{resolved.name()} = {shown}"
+    warnings = list(sent.warnings)
+    if not declared:
+        warnings.append("undeclared: nobody has said what this read does to the device")
+    result = Result(
+        status="done",
+        ok=True,
+        effects="applied" if declared else "unknown",
+        verdict="applied",
+        summary=summary,
+        values=values,
+        evidence=evidence | {"how": "value"},
+        warnings=warnings,
+    )
+    return Finished("applied", result, sent.answers)
+
+
+async def _watched(
+    intent: Intent,
+    prepared: Prepared,
+    sent: Dispatched,
+    evidence: dict[str, Any],
+    clock: Clock,
+    overtaken: Callable[[], bool],
+) -> Finished:
+    """Watch an acknowledged write until the first conclusive observation, or the end of its window."""
+    resolved = prepared.resolved
+    device = resolved.device
+    seen: Seen = "open"
+    now: dict[str, int] = {}
+    if prepared.verifiable:
+        try:
+            seen, now = await _watch(prepared, clock, overtaken)
+        except Overtaken:
+            evidence |= {"how": "interrupted", "watched": True}
+            message = f"{resolved.name()}: acknowledged; a safe state of the device ended the watch"
+            ended = DomainError(
+                Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+            )
+            result = failed(ended, "unknown", evidence=evidence, warnings=sent.warnings)
+            return Finished(None, result, [], interrupted=True)
+        except DomainError as error:
+            evidence |= {"how": "acknowledged", "fault": error.message}
+            message = f"{resolved.name()}: acknowledged, but the read-back failed: {error.message}"
+            unknown = DomainError(
+                Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+            )
+            return Finished(None, failed(unknown, "unknown", evidence=evidence, warnings=sent.warnings), [])
+    if seen in ("unchanged", "other", "missed") and await _restarted(prepared):
+        evidence |= {"how": "restarted", "watched": True, "after": _hexed(now, prepared)}
+        message = f"{resolved.name()}: acknowledged, and the device restarted since: what it holds now tells nothing"
+        gone = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+        )
+        return Finished(None, failed(gone, "unknown", evidence=evidence, warnings=sent.warnings), [])
+    alone = device.worker.spec.sole_master and is_plain(prepared.targets)
+    verdict = conclude(seen, prepared.verifiable, alone)
+    by_read_back = any(t.observe for t in prepared.targets)
+    how = ("read_back" if by_read_back else "signal") if verdict.effects != "unknown" else "acknowledged"
+    evidence |= {
+        "how": how,
+        "watched": prepared.verifiable,
+        "window_ms": prepared.window_ms if prepared.verifiable else 0,
+        "after": _hexed(now, prepared),
+    }
+    return Finished(verdict.verdict, _write_result(prepared, verdict, now, sent, evidence), [])
+
+
+async def _restarted(prepared: Prepared) -> bool:
+    """Whether the device says that it is not the one it was before the dispatch."""
+    device = prepared.resolved.device
+    now = await device.worker.boot_evidence(device.spec.address)
+    return restart_between(prepared.boot, now) == "reset"
+
+
+async def _watch(prepared: Prepared, clock: Clock, overtaken: Callable[[], bool]) -> tuple[Seen, dict[str, int]]:
+    deadline_s = clock.monotonic_s() + prepared.window_ms / 1000
+    pause_s = FIRST_PAUSE_S
+    while True:
+        now = await _look(prepared, prepared.targets)
+        seen = write_seen(prepared.targets, prepared.before, now)
+        rest_s = deadline_s - clock.monotonic_s()
+        if seen in ("applied", "satisfied") or rest_s <= 0:
+            return seen, now
+        if overtaken():
+            raise Overtaken
+        await clock.sleep(min(pause_s, rest_s))
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+async def _look(prepared: Prepared, targets: Sequence[Target]) -> dict[str, int]:
+    """What the observables of some targets hold now."""
+    device = prepared.resolved.device
+    names = {t.observe for t in targets if t.observe} | {s.name for t in targets for s in t.signals}
+    registers = [device.contract.registers[name] for name in sorted(names)]
+    await check_read_gates(device, registers)  # the write may have closed one
+    return {register.name: await device.read(register) for register in registers}
+
+
+def _write_result(
+    prepared: Prepared, verdict: Verdict, now: Mapping[str, int], sent: Dispatched, evidence: dict[str, Any]
+) -> Result:
+    resolved = prepared.resolved
+    device = resolved.device
+    summary = _summary(prepared, verdict, now)
+    values = []
+    for change in resolved.changes:
+        observed = now.get(change.register.name)
+        raw = observed if observed is not None else prepared.values[change.register.name]
+        values.append(shown_value(device.name, change.register, raw))
+    warnings = list(sent.warnings)
+    if verdict.verdict == "not_applied":
+        expected = _hexed(prepared.values, prepared)
+        error = DomainError(
+            Code.NOT_APPLIED,
+            summary,
+            after_intent=True,
+            verdict="not_applied",
+            expected=expected,
+            observed=_hexed(now, prepared),
+            done=sent.done,
+            total=sent.done,
+        )
+        return failed(
+            error, verdict.effects, verdict="not_applied", values=values, evidence=evidence, warnings=warnings
+        )
+    if verdict.effects == "unknown":
+        warnings.append("unverified: " + verdict.why)
+    return Result(
+        status="done",
+        ok=True,
+        effects=verdict.effects,
+        verdict=verdict.verdict,
+        summary=summary,
+        values=values,
+        evidence=evidence,
+        warnings=warnings,
+    )
+
+
+def _summary(prepared: Prepared, verdict: Verdict, now: Mapping[str, int]) -> str:
+    """One line: register, before, wanted, and what was seen; without values where they are sensitive."""
+    resolved = prepared.resolved
+    if resolved.sensitive:
+        return f"{resolved.name()} written; {verdict.why}"
+    parts = []
+    for change in resolved.changes:
+        name, width = change.register.name, change.register.width_bits
+        p = prepared.before.get(name)
+        arrow = f"{hexed(p, width)} -> " if p is not None else ""
+        parts.append(f"{name} {arrow}{hexed(prepared.values[name], width)}")
+    seen = ", ".join(f"{n} reads {hexed(v, resolved.device.contract.registers[n].width_bits)}" for n, v in now.items())
+    return f"{resolved.device.name}: {'; '.join(parts)}; {verdict.why}" + (f" ({seen})" if seen else "")
