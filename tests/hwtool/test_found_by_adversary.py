@@ -65,8 +65,8 @@ async def make_safe(lab: Lab, device: str = "toy", key: str = KEY3) -> Any:
 async def soon(lab: Lab, task: asyncio.Task[Any]) -> None:
     """Let a second go by in small pieces; by then the task must have ended."""
     for _ in range(20):
-        for _ in range(3000):  # the store's thread needs its time
-            await asyncio.sleep(0)
+        for _ in range(30):
+            await lab.daemon.ask(lambda _: None)  # the store's thread has done what was asked of it before
             if task.done():
                 return
         lab.clock.advance(0.05)
