@@ -56,7 +56,7 @@ async def carry_out(
     device = prepared.resolved.device
     if prepared.resolved.kind == "safe_state":
         return await _made_safe(intent, prepared, clock, overtaken)
-    sent = await dispatch(intent, device, prepared.plan, prepared.bank)
+    sent = await dispatch(intent, device, prepared.plan, prepared.bank, prepared.returns)
     evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
     if sent.stopped is not None:
         return _stopped(intent, prepared, sent, sent.stopped, evidence)

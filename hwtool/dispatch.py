@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hwtool.devices import Device
-from hwtool.prepare import SafePart
+from hwtool.prepare import SafePart, looked_at_again
 from hwtool_contracts.errors import DomainError
 from hwtool_registers.bus import Ambiguous, Confirmed, Rejected
 from hwtool_registers.plan import Plan, Role
@@ -60,11 +60,11 @@ class Dispatched:
     warnings: list[str]
 
 
-async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str, int]) -> Dispatched:
+async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
     """Send a plan, each transfer once, in order, under one bus lock.
 
-    `bank` is what the plan takes the selectors to hold; if they are known to hold something else by now, nothing is
-    sent.
+    `bank` is what the plan takes the selectors to hold, `returns` of the bus when the device was identified: if either
+    is otherwise by now, nothing is sent.
 
     A selector that is not confirmed ends it before the access; a restoring write that is not confirmed puts the bank
     in doubt and is a warning.
@@ -73,7 +73,7 @@ async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str
         SpentIntent: the intent was used before.
     """
     intent.spend()
-    return await _send(device, plan, bank)
+    return await _send(device, plan, bank, returns)
 
 
 async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[SafePart]) -> list[Dispatched]:
@@ -86,21 +86,25 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
     """
     intent.spend()
     sent = []
-    for part in parts:
+    for entry in parts:
+        await device.worker.silence()
+        part = await looked_at_again(entry, device)
         if part.fault is not None:
             sent.append(Dispatched([], Rejected(part.fault, "not-sent"), Role.ACCESS, 0, 0, []))
             continue
-        await device.worker.silence()
-        sent.append(await _send(device, part.plan, part.bank))
+        sent.append(await _send(device, part.plan, part.bank, part.returns))
     return sent
 
 
-async def _send(device: Device, plan: Plan, bank: Mapping[str, int]) -> Dispatched:
+async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
     """The transfers of a plan, each once, for the two functions above alone."""
     answers: list[bytes] = []
     warnings: list[str] = []
     sent = 0
     async with device.worker.lock:
+        if device.worker.returns != returns:
+            away = Rejected("the bus was away or in doubt since the device was identified", "not-sent")
+            return Dispatched([], away, Role.ACCESS, 0, 0, [])
         if any(device.known.get(name) != value for name, value in bank.items()):
             changed = Rejected("the bank was changed since the plan was made", "not-sent")
             return Dispatched([], changed, Role.SELECT, 0, 0, [])

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from hwtool.admission import Request, alarms_of, check_seen, check_stopped, check_time
@@ -272,25 +273,32 @@ class Execution:
             result.status, result.ok = "failed", False
             device.mark_unknown(op_id, now_ns)
             if not daemon.failed:
-                await self._leave_unknown(op_id, result, body, part)
+                await self._leave_unknown(device, op_id, result, body, finished.data, part)
         daemon.tell()
         return result
 
-    async def _leave_unknown(self, op_id: int, result: Result, body: dict[str, Any], part: Part | None) -> None:
+    async def _leave_unknown(
+        self, device: Device, op_id: int, result: Result, body: dict[str, Any], data: list[bytes], part: Part | None
+    ) -> None:
         """A defect, not the disk, kept the outcome from being recorded: its row must say that it is unknown."""
         note = {**body, "what": "unknown", "verdict": None}
+        whole = to_row(result), {**(result.evidence or {}), "how": "defect"}, data
 
-        def job(conn: Connection) -> None:
+        def job(conn: Connection, response: dict[str, Any], evidence: dict[str, Any], kept: list[bytes]) -> None:
             row = operations.get(conn, op_id)
             if row is not None and row.state == "INTENT":
-                operations.to_unknown(conn, op_id, {}, {"how": "defect"}, note)
+                operations.to_unknown(conn, op_id, response, evidence, note, kept)
                 if part is not None:
                     part.end(conn, None, result)
 
-        try:
-            await self._daemon.ask(job)
-        except Exception:  # the next start finds the intent, and takes it for what it is
-            logging.getLogger(__name__).exception("operation %d could not be recorded as unknown", op_id)
+        for response, evidence, kept in (whole, ({}, {"how": "defect"}, [])):
+            try:
+                await self._daemon.ask(partial(job, response=response, evidence=evidence, kept=kept))
+            except Exception:  # then without what may have been the defect; else the next start finds the intent
+                logging.getLogger(__name__).exception("operation %d could not be recorded as unknown", op_id)
+            else:
+                self._after_unknown(device)
+                return
 
     async def _record_unknown(
         self,
@@ -317,6 +325,8 @@ class Execution:
         device.mark_unknown(op_id, now_ns)
         if not finished.interrupted:
             self._after_unknown(device)
+        else:  # nothing on the bus is in doubt: the rules look as soon as the device is free
+            daemon.keep(self._later(device, op_id))
         return result
 
     async def _record_lost(

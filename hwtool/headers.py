@@ -104,6 +104,7 @@ class Header:
         self.outcomes = [o for o in self.outcomes if o.number != step.number]
         self.told = [t for t in self.told if t["step"] != step.number]
         self.values = [v for v in self.values if v["step"] != step.number]
+        self.warnings = [w for w in self.warnings if not w.endswith(f"(step {step.number})")]
         self.outcomes.append(StepOutcome(step.number, verdict, result.effects, result.ok))
         self.tell(step, result.summary, id=result.id, verdict=verdict, effects=result.effects)
         self.values += [v | {"step": step.number} for v in result.values or []]

@@ -42,7 +42,8 @@ class Operators:
         if row.state != "UNKNOWN":
             message = f"operation {row.op_id} is {row.state}, not UNKNOWN: there is nothing to settle"
             raise DomainError(Code.REFUSED, message, rule="not_unknown", register=row.request["device"], field=None)
-        if row.kind == "read" and params.verdict not in READ_VERDICTS:
+        in_hand = bool((row.response or {}).get("values"))  # the value came, and was kept
+        if row.kind == "read" and not in_hand and params.verdict not in READ_VERDICTS:
             message = f"operation {row.op_id} is a read without its value: it cannot be {params.verdict}"
             hint = f"one of {', '.join(READ_VERDICTS)}"
             raise DomainError(

@@ -10,7 +10,7 @@ never the contract of the day.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hwtool.devices import Device
@@ -32,12 +32,18 @@ DEFAULT_WINDOW_MS: Final = 250
 
 @dataclass(frozen=True)
 class SafePart:
-    """One entry of a safe state: its transfers, or why it cannot be sent; `bank` as in `Prepared`."""
+    """One entry of a safe state: its transfers, or why it cannot be sent; `bank` and `returns` as in `Prepared`."""
 
-    register: str
+    change: Change
     plan: Plan
     bank: dict[str, int]
+    returns: int
     fault: str | None = None
+
+    @property
+    def register(self) -> str:
+        """Name of the register it writes."""
+        return self.change.register.name
 
 
 @dataclass
@@ -46,6 +52,7 @@ class Prepared:
 
     Attributes:
         plan: the exact transfers.
+        returns: returns of the bus when the device's identity was looked at (`BusWorker.returns`).
         boot: boot evidence of the device before the dispatch, None where it cannot tell.
         parts: of a safe state: the transfers of each entry; one that fails does not stop the others.
         bank: values of the selectors that the plan was built on.
@@ -65,6 +72,7 @@ class Prepared:
     window_ms: int = DEFAULT_WINDOW_MS
     parts: tuple[SafePart, ...] = ()
     boot: str | None = None
+    returns: int = 0
 
     @property
     def verifiable(self) -> bool:
@@ -103,13 +111,17 @@ async def prepare(resolved: Resolved, assumed: Mapping[str, int] | None = None) 
         DomainError: refused, precondition_failed, stale, or the bus's error of a clean read; effects none.
     """
     device = resolved.device
+    returns = device.worker.returns
     await check_identity(device)
     await check_assumptions(device)
     await _check_gates(resolved)
     await _check_expectations(resolved)
     if resolved.kind == "read":
-        return await _prepare_read(resolved)
-    return await _prepare_write(resolved, assumed or {})
+        prepared = await _prepare_read(resolved)
+    else:
+        prepared = await _prepare_write(resolved, assumed or {})
+    prepared.returns = returns
+    return prepared
 
 
 async def check_identity(device: Device) -> None:
@@ -275,7 +287,7 @@ async def prepare_safe_state(resolved: Resolved) -> Prepared:
         await check_identity(device)
         await check_assumptions(device)
     except DomainError as error:
-        if error.code not in (Code.BUS_FAULT, Code.TIMEOUT):
+        if error.code not in (Code.BUS_FAULT, Code.TIMEOUT, Code.UNAVAILABLE):
             raise
         await device.worker.silence()  # a lost reply must not stop it: clean reads may be repeated
         await check_identity(device)
@@ -303,18 +315,30 @@ async def prepare_safe_state(resolved: Resolved) -> Prepared:
 
 
 async def _safe_part(change: Change, device: Device) -> SafePart:
-    register = change.register
+    register, returns = change.register, device.worker.returns
     try:
         await check_gates(device, dict.fromkeys(change.judged.gates, register))
         await device.know_home(register)
         async with device.worker.lock:
             await device.learn_selectors(register)
         plan = plan_write(device.contract, device.spec.address, [(register, change.value)], device.known)
-        return SafePart(register.name, plan, _bank(device, register))
+        return SafePart(change, plan, _bank(device, register), returns)
     except DomainError as error:
         if error.code is Code.STORE_FAILED:
             raise
-        return SafePart(register.name, Plan(()), {}, error.message)
+        return SafePart(change, Plan(()), {}, returns, error.message)
+
+
+async def looked_at_again(part: SafePart, device: Device) -> SafePart:
+    """An entry whose bus was away or in doubt since: who is there, and which bank is selected, is looked at anew."""
+    if part.returns == device.worker.returns or part.fault is not None:
+        return part
+    try:
+        await check_identity(device)
+        await check_assumptions(device)
+    except DomainError as error:
+        return replace(part, fault=error.message)
+    return await _safe_part(part.change, device)
 
 
 def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> int:

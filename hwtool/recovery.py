@@ -26,8 +26,10 @@ from hwtool.outcome import (
     settle_write,
     targets_of,
 )
+from hwtool.prepare import check_identity
 from hwtool.results import OK_VERDICTS, failed, settled_error, to_row
 from hwtool.state import Daemon
+from hwtool_contracts.errors import DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import Layout, from_bytes, hexed
 from hwtool_registers.bus import Confirmed, RegisterRead, from_object
@@ -98,6 +100,10 @@ async def try_rules(row: OpRow, device: Device, restart: Restart) -> Verdict | N
     first = decide(row, None, restart)
     if isinstance(first, Verdict):
         return first  # no observation is needed: undeclared reads, registers that a reset set back
+    try:
+        await check_identity(device)
+    except DomainError as error:
+        return NeedsPerson(f"it is not known which device is there: {error.message}")
     try:
         now = await observe(row, device)
     except CannotObserve as error:

@@ -17,6 +17,7 @@ from hwtool.steps import ResolvedSequence
 from hwtool_contracts.effects import Reconcile
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.messages import Result
+from hwtool_registers.plan import selectors
 from hwtool_store import operations
 
 
@@ -90,15 +91,18 @@ class Left:
 
     def moved(self, device: str, made: Prepared) -> list[str]:
         """What this step looks at that an earlier one may have changed in a way that cannot be told beforehand."""
-        return sorted(set(made.before) & self._unsure.get(device, set()))
+        banks = [s.name for r in made.resolved.registers for s in selectors(made.resolved.device.contract, r)]
+        written = set(banks) & set(self._stored.get(device, {}))
+        return sorted((set(made.before) & self._unsure.get(device, set())) | written)
 
     def learn(self, device: str, made: Prepared) -> None:
         """Add a step."""
         stored, unsure = self._stored.setdefault(device, {}), self._unsure.setdefault(device, set())
         for change in made.resolved.changes:
             register = change.register
-            plain = change.judged.reconcile is Reconcile.COMPARE and not register.volatile and change.update is None
-            known = change.judged.reconcile is Reconcile.COMPARE and register.name in made.before
+            plain_store = change.judged.reconcile is Reconcile.COMPARE and not register.volatile
+            plain = plain_store and change.update is None
+            known = plain_store and register.name in made.before
             specs = [register.write, *(f.write for f in register.fields.values())]
             affected = {a.partition(".")[0] for spec in specs for a in spec.affects}
             affected |= {s.register.partition(".")[0] for spec in specs for s in spec.signals}
@@ -124,9 +128,9 @@ async def rehearse(daemon: Daemon, request: Request) -> Result:
             raise request.error
         resolved = understood(request)
         await admit(daemon, request, resolved.devices)
-        for device in resolved.devices:
+        for index, device in enumerate(resolved.devices):  # all on one bus: it is asked once
             device.worker.check()
-            if not request.safe:
+            if index == 0 and not request.safe:
                 device.worker.admit()
             await refresh_boot(daemon, device)
         found = await rehearsed(resolved)

@@ -49,7 +49,19 @@ def safe_entries(contract: Contract, tables: Iterable[Table]) -> tuple[SafeEntry
             entry = _entry(contract, register, value, table)
             if entry is not None:
                 found.append(entry)
+                _check_banks(contract, found, table)
     return tuple(found)
+
+
+def _check_banks(contract: Contract, found: list[SafeEntry], table: Table) -> None:
+    """A selector and a register behind it would undo each other: the access sets the selector back."""
+    names = {e.register.name for e in found}
+    for entry in found:
+        behind = [] if entry.register.bank is None else contract.banks[entry.register.bank].select
+        for selector in behind:
+            if selector.register in names:
+                rule = f"{selector.register} selects the bank of {entry.register.name}: the one would undo the other"
+                table.fault("register", rule, None, "one of the two")
 
 
 def _entry(contract: Contract, register: Register, value: Any, table: Table) -> SafeEntry | None:

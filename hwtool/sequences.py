@@ -81,6 +81,8 @@ class Sequences:
             DomainError: busy.
         """
         for device in sequence.devices:
+            if request.overtaken():
+                raise overtaken_by_safe_state()
             turn = asyncio.ensure_future(take_turn(device, request.queue_ms))
             alarms = [asyncio.ensure_future(d.lock.alarmed()) for d in taken]
             try:
@@ -103,6 +105,9 @@ class Sequences:
                 if step.keyed is None:
                     await self._clean(header, step)
                     continue
+                ended = await self._ended_grant(header, index)
+                if ended is not None:
+                    return ended
                 result = await self._effectful(header, step, last=index + 1 == len(sequence.steps))
             except DomainError as error:  # nothing of this step was sent
                 if header.op_id is None:
@@ -117,6 +122,15 @@ class Sequences:
             if header.result is not None or _unrecorded(result):
                 return self._answer(header, step, result)
         return await self._stop(header, None)
+
+    async def _ended_grant(self, header: Header, index: int) -> Result | None:
+        """What the request answers if its grant did not last over the clean steps before the first effect."""
+        if header.row is None or header.op_id is not None or index == 0:
+            return None  # nobody had to approve it, the grant is consumed, or it was looked at just now
+        ended = await no_longer_granted(self._daemon, header.row)
+        if ended is None:
+            check_shown(header.row, plan_digest((await rehearsed(header.sequence)).prepared))
+        return ended
 
     async def _effectful(self, header: Header, step: Step, *, last: bool) -> Result:
         if step.keyed is None or step.params is None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Coroutine
 from types import TracebackType
+from typing import Any
 
 
 class Turns:
@@ -36,9 +38,9 @@ class Turns:
         self._alarm.set()
         self._alarm = asyncio.Event()
 
-    async def alarmed(self) -> None:
-        """Wait for the next safe state that is asked for."""
-        await self._alarm.wait()
+    def alarmed(self) -> Coroutine[Any, Any, bool]:
+        """To be awaited: ends with the next safe state that is asked for after this call."""
+        return self._alarm.wait()
 
     async def acquire(self, *, urgent: bool = False) -> None:
         """Wait for the turn; urgent ones go before all others."""

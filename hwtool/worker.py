@@ -39,6 +39,7 @@ from hwtool_registers.bus import (
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
 CLOSE_LIMIT_S: Final = 30.0
+BEGIN_LIMIT_S: Final = 30.0  # a simulator's process may have to be started first
 SILENCE_LIFETIMES: Final = 2  # reply lifetimes that a line may take to fall silent
 
 
@@ -48,6 +49,7 @@ class BusWorker:
     Attributes:
         lock: held for one transfer, group or plan, and never across a sync of the store.
         sent: transfers performed since the start.
+        returns: how often the bus was away or in doubt, and came back; what was looked at before holds no more.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
         after_return: called when the bus was away or in doubt and may be used again, before anything else.
     """
@@ -60,6 +62,7 @@ class BusWorker:
         self.after_quarantine: Callable[[], None] = lambda: None
         self.after_return: Callable[[], None] = lambda: None
         self.breaker = Breaker()
+        self.returns = 0
         self._absent: str | None = None
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"bus-{spec.name}")
@@ -75,20 +78,20 @@ class BusWorker:
         """
         if isinstance(self.bus, Opens):
             try:
-                await self._open(self.bus)
+                await self._open(self.bus, BEGIN_LIMIT_S)
             except OSError as error:
                 if error.errno not in ABSENT:
                     raise
                 self._absent = str(error)
         return self._absent
 
-    async def _open(self, bus: Opens) -> None:
-        """Open it, within the limit of a transfer; a call that does not return leaves the bus wedged."""
+    async def _open(self, bus: Opens, limit_s: float) -> None:
+        """Open it, within a limit; a call that does not return leaves the bus wedged."""
         call = asyncio.get_running_loop().run_in_executor(self._thread, bus.open)
-        done, _ = await asyncio.wait({call}, timeout=self.spec.transfer_limit_ms / 1000)
+        done, _ = await asyncio.wait({call}, timeout=limit_s)
         if not done:
             self._wedge(call)
-            raise OSError(errno.ENODEV, f"it was not opened within {self.spec.transfer_limit_ms} ms")
+            raise OSError(errno.ENODEV, f"it was not opened within {limit_s:g} s")
         call.result()
 
     async def present(self) -> None:
@@ -101,11 +104,16 @@ class BusWorker:
             return
         self.check()
         try:
-            await self._open(self.bus)
+            await self._open(self.bus, self.spec.transfer_limit_ms / 1000)
         except OSError as error:
             self._absent = str(error)
             raise self._unavailable(f"absent: {error}", ABSENT_RETRY_MS) from error
         self._absent = None
+        self._is_back()
+        self.after_quarantine()  # rules that found it away have their try now
+
+    def _is_back(self) -> None:
+        self.returns += 1
         self.after_return()
 
     def admit(self) -> None:
@@ -141,7 +149,8 @@ class BusWorker:
         if self._quarantine is not None and self._absent is not None:
             raise self._unavailable(f"absent: {self._absent}", ABSENT_RETRY_MS)
         if self._quarantine is not None:
-            rest_ms = max(1, round(1000 * (self._until_s - self._clock.monotonic_s())))
+            rest_ms = round(1000 * (self._until_s - self._clock.monotonic_s()))
+            rest_ms = rest_ms if rest_ms > 0 else self.spec.reply_lifetime_ms  # it is being drained
             raise self._unavailable("quarantined after an ambiguous answer", rest_ms)
 
     def _unavailable(self, why: str, retry_after_ms: int) -> DomainError:
@@ -155,6 +164,7 @@ class BusWorker:
         """
         self.check()
         await self.present()
+        self.check()
         return await self._perform(transfer)
 
     async def send_once(self, transfer: Transfer) -> Answer:
@@ -204,7 +214,8 @@ class BusWorker:
             if not ended.cancelled():
                 ended.exception()  # whatever it was comes too late
             # a late return changes no row; the line is quarantined as after any ambiguous answer
-            self._wedged = None
+            if self._wedged is ended:
+                self._wedged = None
             self.quarantine()
 
         call.add_done_callback(returned)
@@ -216,12 +227,11 @@ class BusWorker:
             self._quarantine = asyncio.get_running_loop().create_task(self._sit_out())
 
     async def _sit_out(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             while (rest_s := self._until_s - self._clock.monotonic_s()) > 0:
                 await self._clock.sleep(rest_s)
             try:
-                await loop.run_in_executor(self._thread, self.bus.quiesce, self._until_s)
+                await self._drained()
                 if self._until_s <= self._clock.monotonic_s():
                     break  # else something came back meanwhile, and the time began anew
             except Exception as error:  # noqa: BLE001  # an end of this task would leave the bus shut for good
@@ -230,8 +240,18 @@ class BusWorker:
                     self._absent = str(error)
                 self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
         self._quarantine = self._absent = None  # draining it has opened it
-        self.after_return()
+        self._is_back()
         self.after_quarantine()
+
+    async def _drained(self) -> None:
+        """Drain the line, within bounds; a drain that does not return leaves the bus wedged until it does."""
+        call = asyncio.get_running_loop().run_in_executor(self._thread, self.bus.quiesce, self._until_s)
+        limit_s = (self.spec.reply_lifetime_ms + self.spec.transfer_limit_ms) / 1000
+        done, _ = await asyncio.wait({call}, timeout=limit_s)
+        if not done:
+            self._wedge(call)
+            await asyncio.wait({call})
+        call.result()
 
     async def silence(self) -> None:
         """Wait until a line that is to fall silent has done so, within bounds; a wedged one is not waited for."""

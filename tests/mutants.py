@@ -323,8 +323,8 @@ MUTANTS = [
     Mutant(
         "a device whose bus was away is identified anew",
         "hwtool/worker.py",
-        "        self._absent = None\n        self.after_return()\n",
-        "        self._absent = None\n",
+        "        self.returns += 1\n        self.after_return()\n",
+        "        self.returns += 1\n",
         "tests/hwtool/test_bus_state.py::"
         "test_bus_when_it_was_away_then_the_identity_is_looked_at_before_the_next_effect",
     ),
@@ -373,8 +373,8 @@ MUTANTS = [
     Mutant(
         "a grant of a sequence that ended in the queue is not used",
         "hwtool/sequences.py",
-        "                if ended is not None:\n",
-        "                if False:\n",
+        "                ended = await no_longer_granted(self._daemon, row)\n",
+        "                ended = None\n",
         ADVERSARY + "test_grant_when_it_ends_while_the_request_waits_for_its_turn_then_it_is_not_used",
     ),
     Mutant(
@@ -397,6 +397,21 @@ MUTANTS = [
         "            alarms = [asyncio.ensure_future(d.lock.alarmed()) for d in taken]\n",
         "            alarms: list[Any] = []\n",
         ADVERSARY + "test_safe_state_when_a_sequence_keeps_the_turn_and_waits_for_another_device_then_it_does_not_wait",
+    ),
+    Mutant(
+        "nothing is sent to whoever is there since the bus was away",
+        "hwtool/dispatch.py",
+        "        if device.worker.returns != returns:\n",
+        "        if False:\n",
+        ADVERSARY
+        + "test_dispatch_when_the_bus_was_away_and_is_back_since_the_identity_was_looked_at_then_nothing_is_sent",
+    ),
+    Mutant(
+        "no rule settles by what another device holds",
+        "hwtool/recovery.py",
+        "        await check_identity(device)\n",
+        "        pass\n",
+        ADVERSARY + "test_rules_when_another_device_answers_then_nothing_is_settled_by_what_it_holds",
     ),
     Mutant(
         "a loss is reported only after looking",

@@ -12,7 +12,8 @@ import pytest
 from hwtool.config import Board, parse_board
 from hwtool.execution import Execution
 from hwtool.outcome import ReadRule, restart_between, settle_read
-from hwtool_registers.bus import Confirmed, as_object
+from hwtool_contracts.toml_reader import Faults
+from hwtool_registers.bus import Ambiguous, Confirmed, Sent, as_object
 from hwtool_sim.bus import SimBus
 from hwtool_sim.faults import Fault, FaultKind
 from hwtool_store import operations
@@ -623,3 +624,203 @@ def test_reply_when_it_is_short_in_a_clean_read_then_the_buss_error_and_no_defec
         assert (code_of(failed), failed.effects) == ("bus_fault", "none")
 
     play(life, toy_board(tmp_path, *PAIR))
+
+
+# --- found by a second reading, in the mends of the first ------------------------------------------------------------
+
+
+def test_step_when_another_devices_safe_state_ended_its_watch_then_its_rules_run_and_its_device_is_free_again(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        deaf(lab, monkeypatch, "VAR")
+        lab.clock.held = True
+        steps = [write("toy.VAR", 5), write("two.OUT", 1)]
+        sequence = asyncio.create_task(lab.ask("sequence.run", steps=steps, key=KEY2))
+        await until(lambda: lab.reads("VAR") >= 2)
+        await soon(lab, asyncio.create_task(make_safe(lab, "two")))
+        await sequence
+        await lab.daemon.kept_done()
+        assert lab.device().held() is None
+        assert (await lab.ask("op.get", key=f"{KEY2}#1")).verdict == "not_applied"
+
+    play(life, two_chips(tmp_path, reg("OUT", 0), reg("VAR", 2, LONG), second=SAFE))
+
+
+BANKED = (
+    reg("SEL", 8),
+    reg("S", 1),
+    reg("X", 2, "bank = 'B'"),
+    "[banks.B]\nselect = [{ register = 'SEL', value = 1 }]\n",
+)
+
+
+@pytest.mark.parametrize("first", ["S", "X"])
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_safe_state_when_the_line_was_in_doubt_then_banked_entries_are_sent_all_the_same(
+    play: Play, tmp_path: Path, first: str, access: str
+) -> None:
+    second = "X" if first == "S" else "S"
+    entries = f"safe_state = [{{ register = '{first}', value = 0 }}, {{ register = '{second}', value = 0 }}]"
+
+    async def life(lab: Lab) -> None:
+        lab.chip().values |= {"S": 7, "X": 7}
+        lab.fault(FaultKind.REPLY_LOST, access=access, offset=1)
+        await make_safe(lab)
+        assert (lab.chip().values["S"], lab.chip().values["X"]) == (0, 0)
+        assert (lab.writes("S"), lab.writes("X")) == (1, 1)
+        await lab.rules_ran()
+
+    play(life, toy_board(tmp_path, *BANKED, device=entries))
+
+
+def test_dispatch_when_the_bus_was_away_and_is_back_since_the_identity_was_looked_at_then_nothing_is_sent(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Execution._intended
+
+    async def life(lab: Lab) -> None:
+        async def intended(*arguments: Any) -> int:
+            number = await real(*arguments)
+            lab.bus().unplug()
+            assert not (await lab.ask("reg.read", registers=["toy.A"])).ok
+            lab.chip().values["ID"] = 0x99
+            lab.bus().plug()
+            assert (await lab.ask("reg.read", registers=["toy.A"])).ok  # somebody else's read has opened it
+            return number
+
+        monkeypatch.setattr(Execution, "_intended", intended)
+        failed = await lab.ask("reg.write", register="toy.A", value=5, key=KEY)
+        assert (code_of(failed), failed.effects, lab.writes("A")) == ("bus_fault", "none", 0)
+
+    play(life, toy_board(tmp_path, *IDENTITY, *PAIR))
+
+
+def test_rules_when_another_device_answers_then_nothing_is_settled_by_what_it_holds(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST)
+        lab.clock.held = True
+        assert code_of(await lab.ask("reg.write", register="toy.A", value=5, key=KEY)) == "outcome_unknown"
+        lab.chip().values |= {"ID": 0x99, "A": 0}
+        lab.clock.held = False
+        lab.clock.advance(1)
+        await lab.rules_ran()
+        told: Any = (await lab.ask("op.get", key=KEY, verify=True)).op
+        assert (told["state"], "another device" in told["needs_person"]) == ("UNKNOWN", True)
+        lab.chip().values |= {"ID": 0x42, "A": 5}
+        assert (await lab.ask("op.get", key=KEY, verify=True)).verdict == "applied"
+
+    play(life, toy_board(tmp_path, *IDENTITY, *PAIR))
+
+
+def test_sequence_when_a_safe_state_passes_while_it_waits_for_its_first_turn_then_it_takes_no_turn(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        await lab.device("toy").lock.acquire()
+        await lab.device("two").lock.acquire()
+        steps = [write("toy.OUT", 1), write("two.OUT", 1)]
+        sequence = asyncio.create_task(lab.ask("sequence.run", steps=steps, key=KEY2))
+        await until(lambda: lab.device("toy").waiting)
+        safe = asyncio.create_task(make_safe(lab))
+        await until(lambda: lab.device("toy").lock.alarms)
+        lab.device("toy").lock.release()
+        assert (await safe).ok
+        assert code_of(await sequence) == "busy"
+        assert not lab.device("toy").lock.locked()
+        lab.device("two").lock.release()
+
+    play(life, two_chips(tmp_path, reg("OUT", 0), first=SAFE))
+
+
+def test_grant_when_it_expires_over_the_clean_steps_before_the_first_effect_then_it_is_not_used(
+    play: Play, tmp_path: Path
+) -> None:
+    wait = {"do": "wait_until", "register": "toy.A", "equals": 1, "timeout_ms": 600000, "interval_ms": 60000}
+    request = {"steps": [wait, write("toy.G", 5)], "key": KEY}
+
+    async def life(lab: Lab) -> None:
+        await approved(lab, "sequence.run", **request)
+        lab.clock.held = True
+        waiting = asyncio.create_task(lab.ask("sequence.run", **request))
+        await until(lambda: lab.reads("A"))
+        for _ in range(5):
+            await lab.daemon.ask(lambda _: None)
+        lab.clock.advance(300)
+        lab.chip().values["A"] = 1
+        lab.clock.held = False
+        lab.clock.advance(1)
+        late = await waiting
+        assert (code_of(late), lab.writes("G")) == ("approval_expired", 0)
+
+    play(life, toy_board(tmp_path, reg("A", 1), reg("G", 0, GATED)))
+
+
+def test_value_when_a_defect_kept_its_outcome_from_being_recorded_then_it_is_kept_and_can_be_settled(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values["C"] = 0x5A
+        with monkeypatch.context() as patch:
+
+            def broken(*_: Any, **__: Any) -> int:
+                raise ZeroDivisionError("a defect")
+
+            patch.setattr(operations, "t2_done", broken)
+            failed = await lab.ask("reg.read_effectful", register="toy.C", key=KEY)
+        again = await lab.ask("reg.read_effectful", register="toy.C", key=KEY)
+        assert [v["raw"] for v in again.values or []] == ["0x5a"]
+        await lab.rules_ran()
+        assert (await lab.operator("op.settle", id=failed.id, verdict="applied", reason="it is in the record")).ok
+        settled = await lab.ask("reg.read_effectful", register="toy.C", key=KEY)
+        assert (settled.ok, [v["raw"] for v in settled.values or []], lab.reads("C")) == (True, ["0x5a"], 1)
+
+    play(life, toy_board(tmp_path, reg("C", 4, effect("clear"), access="ro")))
+
+
+def test_rules_when_the_bus_was_away_while_they_ran_then_they_run_again_when_it_is_back(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.UNPLUG, skip=0)
+        assert code_of(await lab.ask("reg.write", register="toy.A", value=5, key=KEY)) == "outcome_unknown"
+        for _ in range(5):
+            await lab.daemon.ask(lambda _: None)
+        assert lab.device().unknown_op is not None
+        lab.bus().plug()
+        await lab.rules_ran()
+        assert (await lab.row()).verdict == "not_applied"
+        assert lab.device().held() is None
+
+    play(life, toy_board(tmp_path, *PAIR))
+
+
+def test_rehearsal_when_the_breakers_pause_is_over_then_a_sequence_of_two_devices_is_let_through(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        worker = lab.device().worker
+        for _ in range(5):
+            worker.breaker.note(Ambiguous(Sent.REPLY, "no reply"), lab.clock.mono)
+        lab.clock.advance(2)
+        steps = [write("toy.OUT", 1), write("two.OUT", 1)]
+        assert (await lab.ask("sequence.run", steps=steps, key=KEY, dry_run=True)).ok
+
+    play(life, two_chips(tmp_path, reg("OUT", 0)))
+
+
+def test_board_when_a_safe_state_lists_a_selector_and_what_it_selects_then_refused(tmp_path: Path) -> None:
+    entries = "safe_state = [{ register = 'SEL', value = 0 }, { register = 'X', value = 0 }]"
+    with pytest.raises(Faults, match="would undo"):
+        toy_board(tmp_path, *BANKED, device=entries)
+
+
+def test_screen_when_an_earlier_step_writes_the_selector_of_a_later_one_then_it_warns(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        steps = [write("toy.SEL", 5), write("toy.X", 9)]
+        planned = await lab.ask("reg.plan", method="sequence.run", params={"steps": steps})
+        assert "depends_on_earlier" in [w.partition(":")[0] for w in planned.warnings]
+
+    play(life, toy_board(tmp_path, *BANKED))

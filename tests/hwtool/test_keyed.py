@@ -633,7 +633,7 @@ def test_intent_when_spent_twice_then_stopped_before_the_bus(play: Play, tmp_pat
         intent = Intent(7)
         intent.spend()
         with pytest.raises(SpentIntent, match="operation 7"):
-            await dispatch(intent, lab.device(), Plan(()), {})
+            await dispatch(intent, lab.device(), Plan(()), {}, 0)
         assert lab.sent() == []
 
     play(life, toy_board(tmp_path, R))
