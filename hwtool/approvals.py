@@ -125,8 +125,8 @@ class Approvals:
         after, before = prepared.values[name], prepared.before.get(name)
         fields = {}
         for field in register.fields.values():
-            new = (after & field.mask) >> field.lsb
-            old = None if before is None else (before & field.mask) >> field.lsb
+            new = field.taken(after)
+            old = None if before is None else field.taken(before)
             if new != old:
                 shown = None if old is None else hexed(old, field.width_bits)
                 fields[field.name] = {"before": shown, "after": hexed(new, field.width_bits)}

@@ -15,7 +15,7 @@ from hwtool.dispatch import Dispatched, Intent, dispatch, dispatch_safe_state
 from hwtool.journal import REDACTED
 from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, restart_between, write_seen
 from hwtool.prepare import Prepared, check_read_gates
-from hwtool.results import Effects, failed, shown_value
+from hwtool.results import Effects, brief, errata, failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import from_bytes, hexed
@@ -38,12 +38,14 @@ class Finished:
         verdict: None: the outcome is unknown and the device is held.
         data: values that the read consumed.
         interrupted: a safe state ended the watch; nothing on the bus is in doubt.
+        unsent: the bus proved that nothing of it reached the device.
     """
 
     verdict: str | None
     result: Result
     data: list[bytes]
     interrupted: bool = False
+    unsent: bool = False
 
 
 async def carry_out(
@@ -150,7 +152,7 @@ def _stopped(
         message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
         error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=answer.fault, stage="select")
         result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
-        return Finished("not_applied", result, sent.answers)
+        return Finished("not_applied", result, sent.answers, unsent=True)
     match answer:
         case Ambiguous(stage, fault):
             message = f"{name}: {fault}; it cannot be told whether the device acted"
@@ -175,7 +177,7 @@ def _stopped(
             message = f"{name}: {fault}; nothing happened"
             error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=fault, stage="dispatch")
             result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
-            return Finished("not_applied", result, sent.answers)
+            return Finished("not_applied", result, sent.answers, unsent=True)
 
 
 def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] | None:
@@ -184,9 +186,8 @@ def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] |
     shown = []
     for piece in prepared.plan.pieces:
         register = device.contract.registers[piece.register]
-        if piece.access < len(answers) and len(answers[piece.access]) >= piece.start + piece.size_bytes:
-            data = answers[piece.access][piece.start : piece.start + piece.size_bytes]
-            size = register.size_bytes
+        if piece.access < len(answers) and len(data := piece.of(answers)) >= piece.size_bytes:
+            size = len(data) if piece.size_bytes < 0 else register.size_bytes
             shown += [
                 shown_value(device.name, register, from_bytes(register, data[i : i + size]))
                 for i in range(0, len(data), size)
@@ -206,11 +207,11 @@ def _read_finished(intent: Intent, prepared: Prepared, sent: Dispatched, evidenc
         return Finished(None, failed(unknown, "unknown", evidence=evidence), sent.answers)
     values = []
     for register, judged in resolved.reads:
-        values += [shown_value(device.name, register, raw, judged) for raw in found[register.name]]
+        values += [shown_value(device.name, register, raw, judged, prepared.known) for raw in found[register.name]]
     declared = not any(r.kind == "undeclared" for r in prepared.read_rules)
-    shown = ", ".join(v["raw"] for v in values)
+    shown = ", ".join(brief(r, raw) for r, _ in resolved.reads for raw in found[r.name])
     summary = f"{resolved.name()} read once" if resolved.sensitive else f"{resolved.name()} = {shown}"
-    warnings = list(sent.warnings)
+    warnings = list(sent.warnings) + errata(r for r, _ in resolved.reads)
     if not declared:
         warnings.append("undeclared: nobody has said what this read does to the device")
     result = Result(
@@ -257,7 +258,8 @@ async def _watched(
                 Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
             )
             return Finished(None, failed(unknown, "unknown", evidence=evidence, warnings=sent.warnings), [])
-    if seen in ("unchanged", "other", "missed") and await _restarted(prepared):
+    may_restart = any(c.judged.resets for c in resolved.changes)
+    if seen in ("unchanged", "other", "missed") and not may_restart and await _restarted(prepared):
         evidence |= {"how": "restarted", "watched": True, "after": _hexed(now, prepared)}
         message = f"{resolved.name()}: acknowledged, and the device restarted since: what it holds now tells nothing"
         gone = DomainError(
@@ -266,6 +268,8 @@ async def _watched(
         return Finished(None, failed(gone, "unknown", evidence=evidence, warnings=sent.warnings), [])
     alone = device.worker.spec.sole_master and is_plain(prepared.targets)
     verdict = conclude(seen, prepared.verifiable, alone)
+    if may_restart and await _restarted(prepared):
+        verdict = Verdict("applied", "applied", "the device restarted")
     by_read_back = any(t.observe for t in prepared.targets)
     how = ("read_back" if by_read_back else "signal") if verdict.effects != "unknown" else "acknowledged"
     evidence |= {
@@ -318,7 +322,7 @@ def _write_result(
     for change in resolved.changes:
         observed = now.get(change.register.name)
         raw = observed if observed is not None else prepared.values[change.register.name]
-        values.append(shown_value(device.name, change.register, raw))
+        values.append(shown_value(device.name, change.register, raw, None, prepared.known))
     warnings = list(sent.warnings)
     if verdict.verdict == "not_applied":
         expected = _hexed(prepared.values, prepared)
@@ -337,6 +341,12 @@ def _write_result(
         )
     if verdict.effects == "unknown":
         warnings.append("unverified: " + verdict.why)
+    written = {c.register.name for c in resolved.changes}
+    for change in resolved.changes:
+        for commit in change.judged.not_before:
+            if commit not in written:
+                told = f"{change.register.name} takes effect when {device.name}.{commit} is written"
+                warnings.append(f"not_in_effect_yet: {told}")
     return Result(
         status="done",
         ok=True,
@@ -345,7 +355,7 @@ def _write_result(
         summary=summary,
         values=values,
         evidence=evidence,
-        warnings=warnings,
+        warnings=warnings + errata(c.register for c in resolved.changes),
     )
 
 
@@ -356,9 +366,9 @@ def _summary(prepared: Prepared, verdict: Verdict, now: Mapping[str, int]) -> st
         return f"{resolved.name()} written; {verdict.why}"
     parts = []
     for change in resolved.changes:
-        name, width = change.register.name, change.register.width_bits
+        name = change.register.name
         p = prepared.before.get(name)
-        arrow = f"{hexed(p, width)} -> " if p is not None else ""
-        parts.append(f"{name} {arrow}{hexed(prepared.values[name], width)}")
-    seen = ", ".join(f"{n} reads {hexed(v, resolved.device.contract.registers[n].width_bits)}" for n, v in now.items())
+        arrow = f"{brief(change.register, p)} -> " if p is not None else ""
+        parts.append(f"{name} {arrow}{brief(change.register, prepared.values[name])}")
+    seen = ", ".join(f"{n} reads {brief(resolved.device.contract.registers[n], v)}" for n, v in now.items())
     return f"{resolved.device.name}: {'; '.join(parts)}; {verdict.why}" + (f" ({seen})" if seen else "")

@@ -16,6 +16,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused
 from hwtool_contracts.messages import METHODS, FindParams, Result, openrpc
 from hwtool_contracts.model import Field, Provenance, ReadSpec, Register, WriteSpec
+from hwtool_contracts.shown import bits_of
 from hwtool_registers.bits import hexed
 
 TOPICS = {"agents": "the guide an agent reads first"}
@@ -175,6 +176,10 @@ def _promise(device: Device, register: Register) -> dict[str, Any]:
         "persistence": register.persistence.value,
         "owner": register.owner.value,
         "bank": register.bank,
+        "also_at": [hexed(at, 8 * device.contract.access.offset_bytes) for at in register.also_at],
+        "may_block": register.may_block,
+        "erratum": register.erratum,
+        "verified": register.verified,
         "values": dict(register.values),
         "quantity": _plain(dataclasses.asdict(register.quantity)),
         "fields": [_field(f) for f in register.fields.values()],
@@ -199,7 +204,7 @@ def _promise(device: Device, register: Register) -> dict[str, Any]:
 def _field(field: Field) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "name": field.name,
-        "bits": f"{field.msb}:{field.lsb}",
+        "bits": bits_of(field),
         "access": field.access.value,
         "volatile": field.volatile,
         "reserved": field.reserved,
@@ -219,13 +224,17 @@ def _seen(provenance: Provenance) -> dict[str, Any]:
 
 def _read(spec: ReadSpec) -> dict[str, Any]:
     more = {"affects": list(spec.affects), "level": spec.level, "max_burst": spec.max_burst, "peek": spec.peek}
+    more |= {"state": spec.state, "ack_by": list(spec.ack_by), "reseek": spec.reseek}
+    more |= {"element_bytes": spec.element_bytes}
     shown = {"effects": sorted(spec.effects), **more, "when_empty": spec.when_empty, "gate": spec.gate}
     return {k: v for k, v in shown.items() if v not in (None, [])} | _seen(spec.provenance)
 
 
 def _write(spec: WriteSpec) -> dict[str, Any]:
     verify = (
-        None if spec.verify is None else {k: v for k, v in dataclasses.asdict(spec.verify).items() if v is not None}
+        None
+        if spec.verify is None
+        else {k: v for k, v in dataclasses.asdict(spec.verify).items() if v not in (None, 0)}
     )
     limits = None if spec.limits is None else _plain(dataclasses.asdict(spec.limits))
     shown: dict[str, Any] = {
@@ -239,8 +248,18 @@ def _write(spec: WriteSpec) -> dict[str, Any]:
         "limits": limits,
         "values": dict(spec.values),
         "gate": spec.gate,
+        "triggers": list(spec.triggers),
+        "commit_by": spec.commit_by,
+        "unlock": spec.unlock,
+        "resets": spec.resets,
+        "readdresses": spec.readdresses,
+        "absolute": spec.absolute,
+        "irreversible": spec.irreversible,
+        "busy_retry": None if spec.busy_retry is None else dataclasses.asdict(spec.busy_retry),
+        "delay_after_ms": spec.delay_after_ms,
+        "max_rate_per_min": spec.max_rate_per_min,
     }
-    return {k: v for k, v in shown.items() if v not in (None, [], {})} | _seen(spec.provenance)
+    return {k: v for k, v in shown.items() if v not in (None, [], {}, False)} | _seen(spec.provenance)
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

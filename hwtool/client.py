@@ -303,6 +303,10 @@ class Client:
         """Steps on one bus under one key, until the first that is not proven."""
         return self.call("sequence.run", steps=[dict(step) for step in steps], key=key, **more)
 
+    def named_sequence(self, name: str, *, key: str, **more: Any) -> dict[str, Any]:
+        """A sequence of a device's contract, `DEVICE.SEQUENCE`; `params` are the values it asks for."""
+        return self.call("sequence.run", sequence=name, key=key, **more)
+
     def safe_state(self, device: str, *, key: str, **more: Any) -> dict[str, Any]:
         """Write what the board lists as safe for a device, at once and past whatever holds it."""
         return self.call("device.safe_state", device=device, key=key, **more)

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from hwtool.safe_entries import SafeEntry, safe_entries
-from hwtool_contracts.library import find_contract
+from hwtool_contracts.library import find_contract, is_path
+from hwtool_contracts.memories import with_memories
 from hwtool_contracts.model import Contract, Owner
+from hwtool_contracts.params import read_params, with_params
+from hwtool_contracts.parts import part_of
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
 ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
@@ -22,9 +25,6 @@ TOP_NOT_YET: Final = frozenset({"policy"})
 BUS_NOT_YET: Final = frozenset({"accept_unacknowledged", "max_hz", "mode"})
 DEVICE_NOT_YET: Final = frozenset(
     {
-        "part",
-        "overlays",
-        "params",
         "mux",
         "channel",
         "rtl_source",
@@ -104,7 +104,8 @@ class DeviceSpec:
     """One device of the board.
 
     Attributes:
-        contract_name: how the board names its contract.
+        contract_name: how the board names its contract; `overlays`, what is laid over it.
+        part: the cluster of a big chip that is this device; `whole` is the contract of that chip.
         restarts_with_host: it restarts exactly when this host does: the host's boot id is its boot evidence.
         report_loss: a consuming read that nothing can settle is closed as lost, with its bound, and holds nothing.
         safe_state: what `device.safe_state` writes, in order.
@@ -119,10 +120,24 @@ class DeviceSpec:
     restarts_with_host: bool = False
     report_loss: bool = False
     safe_state: tuple[SafeEntry, ...] = ()
+    overlays: tuple[str, ...] = ()
+    part: str | None = None
+    whole: Contract | None = None
+
+    @property
+    def chip(self) -> Contract:
+        """The contract of the chip that this device is, or is a part of."""
+        return self.contract if self.whole is None else self.whole
 
     def locus(self, bus: BusSpec) -> str:
         """Stable bus path and address: what is held."""
-        return f"{bus.stable_path}:{self.address:#04x}"
+        place = f"{bus.stable_path}:{self.address:#04x}"
+        return place if self.part is None else f"{place}/{self.part}"
+
+    @property
+    def named(self) -> str | list[str]:
+        """How another process finds the contract of the chip: its name, or a list with that of each overlay."""
+        return [self.contract_name, *self.overlays] if self.overlays else self.contract_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +250,14 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     _check_id(name, table)
     contract_name = table.text("contract", required=True)
     bus_name = table.text("bus", required=True)
-    address = table.integer("address", low=0, required=True)
+    overlays = table.strings("overlays") if "overlays" in table else ()
+    part = table.text("part")
+    params = table.table("params")
+    chip = None if contract_name is None else _contract(contract_name, overlays, table, beside)
+    mapped = chip is not None and (chip.access.mapped or chip.access.line) is not None
+    address = table.integer("address", low=0, required=not mapped)
+    if mapped and address is None:
+        address = 0
     identity = table.text("identity")
     owner = table.choice("owner", Owner)
     restarts = table.choice("restarts", Restarts)
@@ -245,19 +267,28 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     bus = buses.get(bus_name or "")
     if bus_name is not None and bus is None:
         table.fault("bus", "no such bus", bus_name, "one of " + ", ".join(buses))
-    contract = None if contract_name is None else _contract(contract_name, table, beside)
+    if bus is not None and chip is not None and address is not None:
+        _check_address(chip, address, bus.kind, table)
+    contract = chip if part is None or chip is None else _part(chip, part, table)
     if bus is None or contract is None or contract_name is None or address is None:
         return None
-    _check_address(contract, address, bus.kind, table)
     if bus.kind == "modbus-rtu" and contract.access.modbus is None:
         table.fault("bus", f"contract {contract.part} has no [access.modbus]", bus.name, "a bus the chip can sit on")
     if identity is not None and contract.identity is None:
         table.fault("identity", f"contract {contract.part} has no [identity]", identity, "the key left out")
+    if params is not None and not contract.params:
+        table.fault("params", f"contract {contract.part} has no parameters", None, "the key left out")
+    elif contract.params:
+        given = params if params is not None else Table({}, f"{table.where}.params", table.file, table.faults)
+        contract = with_params(contract, read_params(contract, given))
     if owner is not None:
         registers = {n: replace(r, owner=owner) for n, r in contract.registers.items()}
-        contract = replace(contract, registers=registers)
-    if "/" in contract_name or contract_name.endswith(".toml"):
+        memories = {n: replace(m, owner=owner) for n, m in contract.memories.items()}
+        ranges = with_memories(registers, memories, contract.access)
+        contract = replace(contract, registers=ranges, memories=memories)
+    if is_path(contract_name):
         contract_name = str((beside / contract_name).resolve())
+    overlays = tuple(str((beside / o).resolve()) if is_path(o) else o for o in overlays)
     return DeviceSpec(
         name=name,
         contract_name=contract_name,
@@ -268,12 +299,24 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         restarts_with_host=restarts is Restarts.WITH_HOST,
         report_loss=on_loss is OnLoss.REPORT,
         safe_state=safe_entries(contract, safe_tables),
+        overlays=overlays,
+        part=part,
+        whole=chip if part is not None else None,
     )
 
 
-def _contract(name: str, table: Table, beside: Path) -> Contract | None:
+def _part(chip: Contract, part: str, table: Table) -> Contract | None:
     try:
-        return find_contract(name, beside)
+        return part_of(chip, part)
+    except Faults as found:
+        for fault in found.faults:
+            table.fault("part", str(fault), None, "a cluster that stands by itself")
+        return None
+
+
+def _contract(name: str, overlays: tuple[str, ...], table: Table, beside: Path) -> Contract | None:
+    try:
+        return find_contract(name, beside, overlays)
     except Faults as found:
         for fault in found.faults:
             table.fault("contract", str(fault), None, "a contract that loads")
@@ -281,6 +324,18 @@ def _contract(name: str, table: Table, beside: Path) -> Contract | None:
 
 
 def _check_address(contract: Contract, address: int, kind: str, table: Table) -> None:
+    if contract.access.mapped is not None and kind == "sim":
+        if address:
+            table.fault("address", "memory-mapped: its registers have addresses", address, "the key left out")
+        return
+    if contract.access.line is not None and kind == "sim":
+        if address:
+            table.fault("address", "a line has one device", address, "the key left out")
+        return
+    if (contract.access.spi or contract.access.mdio) is not None and contract.access.i2c is None and kind == "sim":
+        if address > 31:
+            table.fault("address", "no such chip select or PHY address", address, "0 to 31")
+        return
     if kind == "modbus-rtu" or contract.access.i2c is None:
         if not 1 <= address <= 247:
             table.fault("address", "not a Modbus unit address", address, "1 to 247 (0 would be a broadcast)")
@@ -302,8 +357,22 @@ def _check_loci(board: Board, top: Table) -> None:
                 top.fault(f"buses.{bus.name}.path", f"the same node as buses.{paths[real]}", bus.path, "one bus a node")
             paths[real] = bus.name
     loci: dict[str, str] = {}
+    chips: dict[tuple[str, int], DeviceSpec] = {}
     for device in board.devices.values():
+        first = chips.setdefault((device.bus, device.address), device)
+        alone = device.part is None and first.part is None
+        if not alone and first is not device and (None in (first.part, device.part) or first.chip != device.chip):
+            rule = f"not another part of the same chip as devices.{first.name}, which stands at the same place"
+            top.fault(f"devices.{device.name}.part", rule, device.part, "the same contract and overlays, other part")
+            continue
         locus = device.locus(board.buses[device.bus])
+        i2c = device.contract.access.i2c
+        for more in range(1, 1 << i2c.offset_bits_in_address) if i2c is not None else ():
+            at = (device.bus, device.address + more)
+            other = next((d for d in board.devices.values() if (d.bus, d.address) == at), None)
+            if other is not None:
+                rule = f"devices.{device.name} answers there too: bits of its offsets stand in its address"
+                top.fault(f"devices.{other.name}.address", rule, hex(other.address), "another address")
         if locus in loci:
             top.fault(f"devices.{device.name}.address", f"the same place as devices.{loci[locus]}", locus, "one each")
         loci[locus] = device.name

@@ -20,7 +20,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
 from hwtool_registers.bits import extract, hexed, to_bytes
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, Rejected, Sent
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
 from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 
@@ -37,6 +37,33 @@ class PersonHold:
     by: str
     why: str
     since_ns: int
+
+
+class OnBus:
+    """The bus's lock, once the device may be spoken to again: `async with device.on_bus`."""
+
+    def __init__(self, worker: BusWorker) -> None:
+        self._worker = worker
+        self._until_s = float("-inf")
+
+    def rest(self, delay_ms: int) -> None:
+        """Leave the device alone for so long, from now on."""
+        self._until_s = max(self._until_s, self._worker.clock.monotonic_s() + delay_ms / 1000)
+
+    async def __aenter__(self) -> None:
+        await self._worker.lock.acquire()
+        while (rest_s := self._until_s - self._worker.clock.monotonic_s()) > 0:
+            self._worker.lock.release()  # others on the bus go on meanwhile
+            await self._worker.clock.sleep(rest_s)
+            await self._worker.lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._worker.lock.release()
+
+
+async def _recall_nothing(_: str) -> int | None:
+    """Where no store is at hand."""
+    return None
 
 
 async def _remember_nothing(_: dict[str, int]) -> None:
@@ -56,7 +83,10 @@ class Device:
         home: what each selector holds outside any access, kept by the store: one that is found where a bank leaves it
             was not set back (a failure, a killed daemon), and goes home before the next access.
         moving: selectors that a keyed request is writing itself.
+        on_bus: the bus's lock, once a delay that a write asked for is over.
+        written_s: when a register with a rate was written, by the monotonic clock.
         remember: keeps `home` on disk.
+        recall: what was written to a register last, in this generation, as the store knows it; None: it cannot be told.
     """
 
     spec: DeviceSpec
@@ -70,10 +100,15 @@ class Device:
     home: dict[str, int] = field(default_factory=dict)
     moving: set[str] = field(default_factory=set)
     remember: Callable[[dict[str, int]], Awaitable[None]] = _remember_nothing
+    recall: Callable[[str], Awaitable[int | None]] = _recall_nothing
     lock: Turns = field(default_factory=Turns)
     identified: bool = False
     checked: bool = False
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.on_bus = OnBus(self.worker)
+        self.written_s: dict[str, list[float]] = {}
 
     @property
     def name(self) -> str:
@@ -197,6 +232,11 @@ class Device:
                 found.setdefault(selector.register, []).append((selector.mask, selector.value))
         return found
 
+    def _left_by_failure(self, name: str) -> list[tuple[int, int]]:
+        """As `_selected`, of the banks that set the selector back: what others leave there is its home from then on."""
+        banks = [b for b in self.contract.banks.values() if b.restore == "prior"]
+        return [(s.mask, s.value) for b in banks for s in b.select if s.register == name]
+
     def is_selector(self, register: Register) -> bool:
         """Whether banks are selected by this register."""
         return register.name in self._selected
@@ -212,7 +252,7 @@ class Device:
         for selector in self._selectors_of(register):
             if selector.name in self.home or selector.name in self.moving:
                 continue
-            async with self.worker.lock:
+            async with self.on_bus:
                 held = await self._plain(selector)
             await self.remember({**self.home, selector.name: held})
             self.home[selector.name] = held
@@ -244,7 +284,8 @@ class Device:
             held = await self._plain(selector)
             home = self.home.get(selector.name, held)
             if held != home and selector.name not in self.moving:
-                if held in {(home & ~mask) | value for mask, value in self._selected[selector.name]}:
+                left = self._left_by_failure(selector.name)
+                if held in {(home & ~mask) | value for mask, value in left}:
                     address = self.spec.address
                     (transfer,) = write_transfers(self.contract, address, selector, to_bytes(selector, home))
                     answer = await self.worker.send_once(transfer)
@@ -263,7 +304,7 @@ class Device:
             DomainError: the bus did not answer; nothing with an effect was sent.
         """
         await self.know_home(register)
-        async with self.worker.lock:
+        async with self.on_bus:
             await self.learn_selectors(register)
             plan = plan_read(self.contract, self.spec.address, [register], self.known)
             return (await self._run(plan, register))[register.name][0]
@@ -291,7 +332,7 @@ class Device:
         before = self.worker.sent
         for run in self._runs(registers):
             await self.know_home(run[0])
-            async with self.worker.lock:
+            async with self.on_bus:
                 await self.learn_selectors(run[0])
                 plan = plan_block_read(self.contract, self.spec.address, run, self.known)
                 for name, raws in (await self._run(plan, run[0])).items():
@@ -308,7 +349,7 @@ class Device:
         make = plan_block_read if group.transfer == "one" else plan_read
         before = self.worker.sent
         await self.know_home(members[0])
-        async with self.worker.lock:
+        async with self.on_bus:
             await self.learn_selectors(members[0])
             found = await self._run(make(self.contract, self.spec.address, members, self.known), members[0])
         return {name: raws[0] for name, raws in found.items()}, self.worker.sent - before
@@ -343,7 +384,7 @@ class Device:
         """Perform a plan whose access is a clean read; selector writes are preparation."""
         answers: list[bytes] = []
         for step in plan.steps:
-            if step.role is Role.ACCESS and isinstance(step.transfer, RegisterRead):
+            if step.role is Role.ACCESS and not isinstance(step.transfer, RegisterWrite):
                 answer = await self.worker.read_clean(step.transfer)
             else:
                 answer = await self.worker.send_once(step.transfer)  # a selector of a declared bank

@@ -1,20 +1,25 @@
 """The dispatch: the transfers of a committed intent, each sent once.
 
 The seam: this file is the only one that sends transfers with an effect. It is given an `Intent`, which only a
-committed T1 makes and which can be spent once; there is no loop around it but that of a plan's steps and of a safe
-state's entries, and nothing may wrap it in one. What came of it is told by hwtool.carry_out.
+committed T1 makes and which can be spent once; there is no loop around it but that of a plan's steps, of a safe
+state's entries and of a declared `busy_retry`, and nothing may wrap it in one. What came of it is told by
+hwtool.carry_out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from hwtool.devices import Device
 from hwtool.prepare import SafePart, looked_at_again
 from hwtool_contracts.errors import DomainError
-from hwtool_registers.bus import Ambiguous, Confirmed, Rejected
-from hwtool_registers.plan import Plan, Role
+from hwtool_contracts.model import BusyRetry
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected
+from hwtool_registers.plan import Plan, Role, Step
+
+BUSY: Final = frozenset({"address-nack", "modbus-exception-06"})  # proofs that a device was there and busy
 
 
 class SpentIntent(Exception):
@@ -101,7 +106,7 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
     answers: list[bytes] = []
     warnings: list[str] = []
     sent = 0
-    async with device.worker.lock:
+    async with device.on_bus:
         if device.worker.returns != returns:
             away = Rejected("the bus was away or in doubt since the device was identified", "not-sent")
             return Dispatched([], away, Role.ACCESS, 0, 0, [])
@@ -109,11 +114,10 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
             changed = Rejected("the bank was changed since the plan was made", "not-sent")
             return Dispatched([], changed, Role.SELECT, 0, 0, [])
         for step in plan.steps:
-            try:
-                answer = await device.worker.send_once(step.transfer)
-            except DomainError as error:  # the bus was shut meanwhile: this transfer was not sent
-                answer = Rejected(error.message, "not-sent")
-            sent += 1
+            answer, tries = await _sent(device, step, plan.busy_retry)
+            sent += tries
+            if plan.delay_after_ms and step.role is Role.ACCESS and not isinstance(answer, Rejected):
+                device.on_bus.rest(plan.delay_after_ms)
             match answer, step.role:
                 case Confirmed(data), Role.ACCESS:
                     answers.append(data)
@@ -126,3 +130,22 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
                     warnings += await device.give_back(plan, answer)
                     return Dispatched(answers, answer, step.role, len(answers), sent, warnings)
     return Dispatched(answers, None, None, len(answers), sent, warnings)
+
+
+async def _sent(device: Device, step: Step, busy: BusyRetry | None) -> tuple[Answer, int]:
+    """One transfer, sent once; again only while the bus *proves* that the device was busy and did not act.
+
+    This is the only repeat after an intent, and only where the contract declares it; bounded, and counted.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            answer: Answer = await device.worker.send_once(step.transfer)
+        except DomainError as error:  # the bus was shut meanwhile: this transfer was not sent
+            answer = Rejected(error.message, "not-sent")
+        if busy is None or step.role is not Role.ACCESS or tries >= busy.attempts:
+            return answer, tries
+        if not isinstance(answer, Rejected) or answer.proof not in BUSY:
+            return answer, tries
+        await device.worker.clock.sleep(busy.interval_ms / 1000)

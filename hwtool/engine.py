@@ -258,6 +258,11 @@ class Engine:
             self.daemon.reasons[op_id] = person.why
         return person
 
+    async def _recall(self, device: Device, register: str) -> int | None:
+        return await self.daemon.ask(
+            partial(operations.last_written, locus=device.locus, generation=device.generation, register=register)
+        )
+
     async def _remember(self, locus: str, home: dict[str, int]) -> None:
         await self.daemon.ask(partial(operations.note_home, locus=locus, home=dict(home)))
 
@@ -269,7 +274,7 @@ class Engine:
             told = {"device": row.request["device"], "key": row.key, "of": row.principal, "cause": "crash"}
             return daemon.body("unknown", None, None, **told)
 
-        unknown = await daemon.ask(orphans(note))
+        unknown = await daemon.ask(orphans(note, daemon.clock.wall_ns()))
         daemon.frozen = await daemon.ask(frozen)
         for hold in await daemon.ask(operations.holds):
             held = daemon.device_at(hold.locus)
@@ -282,6 +287,7 @@ class Engine:
             daemon.boots[device.name] = {kind: word for kind, word in told.items() if word is not None}
             device.home = dict(known.boot_evidence.get("home", {}))
             device.remember = partial(self._remember, device.locus)
+            device.recall = partial(self._recall, device)
         for row in unknown:
             stopped = daemon.device_at(row.locus)
             if stopped is not None:

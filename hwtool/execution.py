@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from hwtool.admission import Request, alarms_of, check_seen, check_stopped, check_time
+from hwtool.aftermath import Aftermath, check_rate
 from hwtool.carry_out import Finished, carry_out
 from hwtool.devices import Device, stale
 from hwtool.dispatch import Intent
@@ -96,6 +97,7 @@ class Execution:
             await device.move_home(resolved.registers if resolved.changes else [])
             check_stopped(daemon, request, (device,))
             check_time(daemon, request, after_intent=False)
+            check_rate(device, resolved)
             op_id = await self._intend(request, prepared, row, part)
             return await self._dispatch(request, prepared, op_id, part)
         finally:
@@ -252,6 +254,7 @@ class Execution:
             summary=result.summary,
         )
         now_ns = daemon.clock.wall_ns()
+        aftermath = Aftermath(daemon, resolved, op_id)
         try:
             if finished.verdict is not None:
                 verdict, data, response = finished.verdict, finished.data, to_row(result)
@@ -260,10 +263,13 @@ class Execution:
                     operations.t2_done(conn, op_id, verdict, response, evidence, now_ns, body, data)
                     if part is not None:
                         part.end(conn, verdict, result)
+                    if not finished.unsent:
+                        aftermath.record(conn, now_ns)
 
                 await daemon.ask(job)
+                aftermath.take_effect(daemon, now_ns)
             else:
-                result = await self._record_unknown(prepared, op_id, result, body, finished, part)
+                result = await self._record_unknown(prepared, op_id, result, body, finished, part, aftermath)
         except Exception as error:  # noqa: BLE001  # whatever stopped the record, what was observed is answered
             if not isinstance(error, DomainError):
                 detail = f"the outcome could not be recorded: {type(error).__name__}: {error}"
@@ -308,6 +314,7 @@ class Execution:
         body: dict[str, Any],
         finished: Finished,
         part: Part | None,
+        aftermath: Aftermath,
     ) -> Result:
         """UNKNOWN holds the device; only a read whose effect nobody declared is closed at once, as possibly lost."""
         daemon, device = self._daemon, prepared.resolved.device
@@ -320,9 +327,11 @@ class Execution:
             operations.to_unknown(conn, op_id, response, evidence, body, data)
             if part is not None:
                 part.end(conn, None, result)
+            aftermath.record(conn, now_ns)
 
         await daemon.ask(job)
         device.mark_unknown(op_id, now_ns)
+        aftermath.take_effect(daemon, now_ns)
         if not finished.interrupted:
             self._after_unknown(device)
         else:  # nothing on the bus is in doubt: the rules look as soon as the device is free

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from hwtool.devices import Device
 from hwtool.outcome import HOST_WORD
 from hwtool.state import Daemon
 from hwtool_store import operations
+from hwtool_store.database import Connection
 
 
 async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
@@ -38,3 +42,16 @@ async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
             device.new_generation(row.generation)
         known[kind] = evidence
     return evidence
+
+
+def record_orphan(conn: Connection, op_id: int, locus: str, facts: Mapping[str, Any], now_ns: int) -> None:
+    """In the transaction that makes a crashed operation unknown: what it may have done to its device besides.
+
+    `facts` are those of its row: today's contract is not asked.
+    """
+    if facts.get("restarts"):
+        operations.note_boot(conn, locus, {}, True, now_ns)
+    if facts.get("readdresses") and locus not in {h.locus for h in operations.holds(conn)}:
+        why = f"operation {op_id} may have changed the address of {facts['device']}: look, and correct the board"
+        body = {"at_ns": now_ns, "what": "hold", "device": facts["device"], "by": "rule", "reason": why}
+        operations.put_hold(conn, locus, "rule", why, now_ns, body)

@@ -115,6 +115,13 @@ class Header:
         shown = REDACTED if self.sequence.sensitive else summary
         self.told.append({"step": step.number, "do": step.do, **more, "summary": shown})
 
+    def answer(self, stopped: object) -> list[dict[str, Any]]:
+        """The values that are answered: of a named sequence that went to its end, its result alone."""
+        result = self.sequence.result
+        if result is None or stopped is not None:
+            return self.values
+        return [v for v in self.values if v["register"] == result]
+
     def evidence(self) -> dict[str, Any]:
         """What the header's row and result show."""
         return {"how": "steps", "done": sum(o.ok for o in self.outcomes), "steps": list(self.told)}
@@ -127,7 +134,7 @@ class Header:
             "id": self.op_id,
             "verdict": verdict.verdict,
             "evidence": self.evidence(),
-            "values": self.values or None,
+            "values": self.answer(stopped) or None,
             "warnings": list(self.warnings),
             "simulated": self.simulated,
         }

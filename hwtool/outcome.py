@@ -60,6 +60,7 @@ class Target(msgspec.Struct, frozen=True):
         reset: declared reset value of the observable, in the bits of `reset_known`.
         reconcile: the rule that may settle it.
         persistent: a reset of the chip does not take the value away.
+        tolerance: how far from `wanted` the strong bits may be.
     """
 
     register: str
@@ -74,6 +75,7 @@ class Target(msgspec.Struct, frozen=True):
     reconcile: str
     persistent: bool
     signals: tuple[SignalRule, ...] = ()
+    tolerance: int = 0
 
 
 class ReadRule(msgspec.Struct, frozen=True):
@@ -130,7 +132,7 @@ def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int
     if target.observe is not None and target.observe in now:
         n, p = now[target.observe], before.get(target.observe)
         if target.strong:
-            parts.append(_compare(n & target.strong, None if p is None else p & target.strong, target.wanted))
+            parts.append(_compared(n & target.strong, None if p is None else p & target.strong, target))
         if target.weak:
             parts.append(_flags(n & target.weak, None if p is None else p & target.weak))
     for signal in target.signals:
@@ -139,6 +141,15 @@ def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int
         else:
             parts.append("open")
     return combine(parts)
+
+
+def _compared(n: int, p: int | None, target: Target) -> Seen:
+    """As `_compare`; what is as near to the wanted value as the contract tolerates is there, changed or not."""
+    if abs(n - target.wanted) > target.tolerance:
+        return _compare(n, p, target.wanted)
+    if p is None:
+        return "open"
+    return "satisfied" if n == p else "applied"
 
 
 def _compare(n: int, p: int | None, v: int) -> Seen:

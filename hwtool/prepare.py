@@ -9,7 +9,7 @@ never the contract of the day.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,15 +17,25 @@ from hwtool.devices import Device
 from hwtool.journal import REDACTED
 from hwtool.outcome import ReadRule, Target, as_row
 from hwtool.resolve import Change, Resolved, refusal
+from hwtool.results import slot_of, sources
 from hwtool.rules import gates_of_read, observable, observed_register, read_rule, signal_place, target_of
-from hwtool_contracts.cross_check import find_place, find_register
+from hwtool_contracts.cross_check import find_place, find_register, gate_of
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import judge_whole_value
-from hwtool_contracts.model import Register
+from hwtool_contracts.model import Encoding, Identity, Register
 from hwtool_registers.bits import extract, hexed
 from hwtool_registers.bus import as_object
-from hwtool_registers.plan import Plan, plan_block_write, plan_read, plan_write, selectors, updated_value
+from hwtool_registers.plan import (
+    Plan,
+    plan_alias_write,
+    plan_block_write,
+    plan_read,
+    plan_write,
+    selectors,
+    updated_value,
+)
+from hwtool_registers.value import as_text
 
 DEFAULT_WINDOW_MS: Final = 250
 
@@ -56,6 +66,7 @@ class Prepared:
         boot: boot evidence of the device before the dispatch, None where it cannot tell.
         parts: of a safe state: the transfers of each entry; one that fails does not stop the others.
         bank: values of the selectors that the plan was built on.
+        known: what other registers say of how the values are to be understood.
         values: whole raw value of each register written.
         before: what the observables held, by register.
         targets: rules of a write; `read_rules` those of a read.
@@ -71,6 +82,7 @@ class Prepared:
     read_rules: list[ReadRule] = field(default_factory=list)
     window_ms: int = DEFAULT_WINDOW_MS
     parts: tuple[SafePart, ...] = ()
+    known: dict[str, int] = field(default_factory=dict)
     boot: str | None = None
     returns: int = 0
 
@@ -93,6 +105,8 @@ class Prepared:
             "observables": {name: observable(device, name) for name in self.before},
             "sole_master": device.worker.spec.sole_master,
             "sensitive": self.resolved.sensitive,
+            "restarts": any(c.judged.resets for c in self.resolved.changes),
+            "readdresses": any(c.judged.readdresses for c in self.resolved.changes),
             "reason": reason,
         }
 
@@ -121,6 +135,7 @@ async def prepare(resolved: Resolved, assumed: Mapping[str, int] | None = None) 
     else:
         prepared = await _prepare_write(resolved, assumed or {})
     prepared.returns = returns
+    prepared.known = await looked_up(device, resolved.registers)
     return prepared
 
 
@@ -136,18 +151,44 @@ async def check_identity(device: Device) -> None:
     if identity is not None:
         place = find_place(device.contract, identity.register)
         await check_read_gates(device, [] if place is None else [place[0]])
-        seen = await device.look(identity.register)
-        wanted = {identity.equals, None if device.spec.identity is None else _number(device.spec.identity)} - {None}
-        if wanted and seen not in wanted:
+        await _compare_identity(device, identity)
+    device.identified = True
+
+
+async def _compare_identity(device: Device, identity: Identity) -> None:
+    """The chip is of the kind that its contract says, and the one that its board says.
+
+    Raises:
+        DomainError: stale; another device answers.
+    """
+    named = device.spec.identity
+    for name, kinds in ((identity.register, identity.equals), (identity.serial, ())):
+        place = None if name is None else find_place(device.contract, name)
+        if place is None or name is None:
+            continue
+        seen = await device.look(name)
+        if (place[1] or place[0]).quantity.encoding is Encoding.TEXT:
+            text = as_text(slot_of(place[1] or place[0], {}), seen)
+            fits = identity.text is None or name != identity.register or text.startswith(identity.text)
+            theirs = identity.serial or identity.register
+            fits = fits and (named is None or name != theirs or named in text)
+            expected, found = named or identity.text or "", text
+        else:
+            mask = identity.mask if identity.mask is not None and name == identity.register else -1
+            wanted = set(kinds)
+            if named is not None and (name == identity.serial or identity.serial is None):
+                wanted |= {number for number in [_number(named)] if number is not None}
+            fits = not wanted or seen & mask in {w & mask for w in wanted}
+            expected, found = ", ".join(f"{w:#x}" for w in sorted(wanted)), hex(seen)
+        if not fits:
             raise DomainError(
                 Code.STALE,
-                f"{device.name}: {identity.register} is {seen:#x}; another device answers there",
+                f"{device.name}: {name} is {found}; another device answers there",
                 hint="an operator checks what is connected, and corrects the board",
                 what="identity",
-                expected=", ".join(f"{w:#x}" for w in wanted if w is not None),
-                found=hex(seen),
+                expected=expected,
+                found=found,
             )
-    device.identified = True
 
 
 async def check_assumptions(device: Device) -> None:
@@ -199,13 +240,15 @@ async def check_gates(device: Device, gates: Mapping[str, Register]) -> None:
         DomainError: one is closed (refused), or could not be read.
     """
     for gate, register in gates.items():
-        if not await device.look(gate, register):
+        name, wanted = gate_of(gate)
+        held = await device.look(name, register)
+        if held != wanted if wanted is not None else not held:
             raise refusal(
                 Refused(
                     "gate_closed",
                     register.name,
                     None,
-                    f"{register.name} does not answer while {gate} is 0",
+                    f"{register.name} does not answer while {name} is {held}",
                     f"open it first: {device.name}.{gate}",
                 ),
                 device,
@@ -219,6 +262,20 @@ async def check_read_gates(device: Device, registers: Iterable[Register]) -> Non
         DomainError: as `check_gates`.
     """
     await check_gates(device, gates_of_read(device, registers))
+
+
+async def looked_up(device: Device, registers: Sequence[Register]) -> dict[str, int]:
+    """What the registers hold that say how values of these are to be understood; read cleanly.
+
+    Raises:
+        DomainError: as `values_of`.
+    """
+    named = sources(registers)
+    if not named:
+        return {}
+    places = {name: find_place(device.contract, name, beside) for name, beside in named.items()}
+    await check_read_gates(device, [place[0] for place in places.values() if place is not None])
+    return {name: await device.look(name, beside) for name, beside in named.items()}
 
 
 async def _check_expectations(resolved: Resolved) -> None:
@@ -247,7 +304,7 @@ async def _prepare_write(resolved: Resolved, assumed: Mapping[str, int]) -> Prep
     device = resolved.device
     wanted: list[Register] = []
     for change in resolved.changes:
-        if change.update is not None and change.update.needs_current:
+        if change.update is not None and change.update.needs_current and not change.update.shadow:
             wanted.append(change.register)
         observed = observed_register(change, device)
         if observed is not None:
@@ -255,19 +312,77 @@ async def _prepare_write(resolved: Resolved, assumed: Mapping[str, int]) -> Prep
         wanted += [signal_place(s, change.register, device)[0] for s in change.judged.signals]
     before = await _observe(device, [r for r in wanted if r.name not in assumed])
     before |= {r.name: assumed[r.name] for r in wanted if r.name in assumed}
-    values = {c.register.name: _whole_value(c, before, device) for c in resolved.changes}
+    held = before | await _shadows(resolved)
+    values = {c.register.name: _whole_value(c, held, device) for c in resolved.changes}
     await device.know_home(resolved.registers[0])
-    async with device.worker.lock:
+    async with device.on_bus:
         await device.learn_selectors(resolved.registers[0])
-    pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
-    make = plan_block_write if resolved.group is not None and resolved.group.transfer == "one" else plan_write
-    plan = make(device.contract, device.spec.address, pairs, device.known)
+    plan = _write_plan(resolved, values, held)
     targets = [target_of(c, values[c.register.name], before, device) for c in resolved.changes]
     windows = [c.judged.window_ms for c in resolved.changes if c.judged.window_ms is not None]
     window_ms = max(windows, default=DEFAULT_WINDOW_MS)
     return Prepared(
         resolved, plan, _bank(device, resolved.registers[0]), values, before, targets=targets, window_ms=window_ms
     )
+
+
+async def _shadows(resolved: Resolved) -> dict[str, int]:
+    """What registers hold that cannot be read: what was written to them last, as the store knows it.
+
+    Raises:
+        DomainError: refused; nothing is known of one in this generation.
+    """
+    device, found = resolved.device, {}
+    for change in resolved.changes:
+        if change.update is None or not change.update.shadow:
+            continue
+        register = change.register
+        held = await device.recall(register.name)
+        if held is None:
+            raise refusal(
+                Refused(
+                    "no_shadow",
+                    register.name,
+                    None,
+                    f"{register.name} cannot be read, and no write of it is known since the device's last start",
+                    "write the whole register with reg.write once, stating every bit",
+                ),
+                device,
+            )
+        found[register.name] = held
+    return found
+
+
+def _write_plan(resolved: Resolved, values: Mapping[str, int], held: Mapping[str, int]) -> Plan:
+    """The transfers of a write; an update by addresses that set, clear or toggle touches no neighbour."""
+    device = resolved.device
+    first = resolved.changes[0]
+    if first.update is not None and first.update.by == "alias":
+        register, mask, wanted = first.register, first.mask or 0, values[first.register.name]
+        if first.update.needs_current:
+            wanted ^= held[register.name]  # the bits that must toggle
+        plan = plan_alias_write(device.contract, device.spec.address, register, wanted, mask, device.known)
+        if not plan.accesses:
+            raise refusal(_changes_nothing(register), device)
+    else:
+        pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
+        make = plan_block_write if resolved.group is not None and resolved.group.transfer == "one" else plan_write
+        plan = make(device.contract, device.spec.address, pairs, device.known)
+    return _with_manners(plan, resolved.changes)
+
+
+def _with_manners(plan: Plan, changes: Sequence[Change]) -> Plan:
+    """The plan with what its writes say of a busy device, and of the rest that it needs afterwards."""
+    return replace(
+        plan,
+        busy_retry=next((c.judged.busy_retry for c in changes if c.judged.busy_retry is not None), None),
+        delay_after_ms=max(c.judged.delay_after_ms for c in changes),
+    )
+
+
+def _changes_nothing(register: Register) -> Refused:
+    why = f"{register.name}: its bits are so already, and toggling none of them writes nothing"
+    return Refused("changes_nothing", register.name, None, why, "nothing needs to be done")
 
 
 def _bank(device: Device, register: Register) -> dict[str, int]:
@@ -319,10 +434,10 @@ async def _safe_part(change: Change, device: Device) -> SafePart:
     try:
         await check_gates(device, dict.fromkeys(change.judged.gates, register))
         await device.know_home(register)
-        async with device.worker.lock:
+        async with device.on_bus:
             await device.learn_selectors(register)
         plan = plan_write(device.contract, device.spec.address, [(register, change.value)], device.known)
-        return SafePart(change, plan, _bank(device, register), returns)
+        return SafePart(change, _with_manners(plan, [change]), _bank(device, register), returns)
     except DomainError as error:
         if error.code is Code.STORE_FAILED:
             raise
@@ -345,6 +460,9 @@ def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> i
     if change.update is None:
         return change.value
     register = change.register
+    if change.update.by == "alias":
+        held, mask = before.get(register.name, 0), change.mask or 0
+        return (held & ~mask) | (change.value & mask)
     whole = updated_value(register, change.update, before.get(register.name), change.fields)
     loose = (change.mask or 0) & ~sum(f.mask for f in register.fields.values())
     whole = (whole & ~loose) | (change.value & loose)
@@ -363,7 +481,7 @@ async def _prepare_read(resolved: Resolved) -> Prepared:
     before = await _observe(device, wanted)
     _refuse_empty(resolved, before)
     await device.know_home(resolved.registers[0])
-    async with device.worker.lock:
+    async with device.on_bus:
         await device.learn_selectors(resolved.registers[0])
     plan = plan_read(device.contract, device.spec.address, resolved.registers, device.known, count=resolved.count)
     return Prepared(resolved, plan, _bank(device, resolved.registers[0]), {}, before, read_rules=rules)

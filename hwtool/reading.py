@@ -6,15 +6,14 @@ import asyncio
 
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
-from hwtool.prepare import check_assumptions, check_read_gates
+from hwtool.prepare import check_assumptions, check_read_gates, looked_up
 from hwtool.resolve import clean_read
-from hwtool.results import shown_value
+from hwtool.results import brief, errata, shown_value
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.messages import ReadParams, Result
 from hwtool_contracts.model import Group, Register
-from hwtool_registers.bits import hexed
 
 
 async def read(daemon: Daemon, params: ReadParams) -> Result:
@@ -28,18 +27,33 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     device.check_seen(params.generation, params.contract_digest)
     if params.deadline_ms is None:
-        values, transfers = await values_of(device, registers, groups)
+        values, transfers, known = await understood(device, registers, groups)
     else:
         # the deadline ends the waiting, never a transfer: a read that is given up half way would leave its reply on the
         # line for the next one, and its bank selected
-        task = daemon.keep(values_of(device, registers, groups))
+        task = daemon.keep(understood(device, registers, groups))
         done, _ = await asyncio.wait({task}, timeout=params.deadline_ms / 1000)
         if not done:
             message = f"{device.name} was not read within {params.deadline_ms} ms"
             raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue")
-        values, transfers = task.result()
+        values, transfers, known = task.result()
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
-    return daemon.dressed(_result(device, wanted, values, transfers), device)
+    return daemon.dressed(_result(device, wanted, values, transfers, known), device)
+
+
+async def understood(
+    device: Device, registers: list[Register], groups: list[Group]
+) -> tuple[dict[str, int], int, dict[str, int]]:
+    """As `values_of`, with what other registers say of how the values are to be understood.
+
+    Raises:
+        DomainError: as `values_of`.
+    """
+    values, transfers = await values_of(device, registers, groups)
+    wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
+    before = device.worker.sent
+    known = await looked_up(device, wanted)
+    return values, transfers + device.worker.sent - before, known
 
 
 async def values_of(device: Device, registers: list[Register], groups: list[Group]) -> tuple[dict[str, int], int]:
@@ -61,16 +75,22 @@ async def values_of(device: Device, registers: list[Register], groups: list[Grou
     return values, transfers
 
 
-def _result(device: Device, registers: list[Register], values: dict[str, int], transfers: int) -> Result:
+def _result(
+    device: Device, registers: list[Register], values: dict[str, int], transfers: int, known: dict[str, int]
+) -> Result:
     shown = []
     for register in registers:
         judged = device.judge((register,))
         shown.append(
             shown_value(
-                device.name, register, values[register.name], judged if isinstance(judged, ReadJudgement) else None
+                device.name,
+                register,
+                values[register.name],
+                judged if isinstance(judged, ReadJudgement) else None,
+                known,
             )
         )
-    told = [REDACTED if r.sensitive else hexed(values[r.name], r.width_bits) for r in registers]
+    told = [REDACTED if r.sensitive else brief(r, values[r.name]) for r in registers]
     summary = ", ".join(f"{device.name}.{r.name} = {text}" for r, text in zip(registers, told, strict=True))
     return Result(
         status="done",
@@ -79,4 +99,5 @@ def _result(device: Device, registers: list[Register], values: dict[str, int], t
         summary=summary,
         values=shown,
         evidence={"how": "read", "transfers": transfers},
+        warnings=errata(registers),
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from hwtool.answers import row_effects, row_name
 from hwtool.devices import Device
-from hwtool.generation import boot_evidence
+from hwtool.generation import boot_evidence, record_orphan
 from hwtool.outcome import (
     NeedsPerson,
     Restart,
@@ -32,7 +32,7 @@ from hwtool.state import Daemon
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import Layout, from_bytes, hexed
-from hwtool_registers.bus import Confirmed, RegisterRead, from_object
+from hwtool_registers.bus import Confirmed, RegisterWrite, from_object
 from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.operations import OpRow
@@ -59,20 +59,20 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
     """
     now = {}
     for name, shown in facts(row)["observables"].items():
-        async with device.worker.lock:  # for each by itself: a safe state must not wait for all of them
+        async with device.on_bus:  # for each by itself: a safe state must not wait for all of them
             for required in shown["requires"]:
                 held, value = await _read(required, device) & required["mask"], required["value"]
                 if value is None and not held:
                     raise CannotObserve(f"{name} is behind a gate that is closed")
                 if value is not None and held != value:
-                    raise CannotObserve(f"{name} is in a bank that is not selected")
+                    raise CannotObserve(f"{name} is in a bank that is not selected, or behind a gate that is closed")
             now[name] = await _read(shown, device)
     return now
 
 
 async def _read(shown: dict[str, Any], device: Device) -> int:
     transfer = from_object(shown["transfer"])
-    if not isinstance(transfer, RegisterRead):
+    if isinstance(transfer, RegisterWrite):
         raise CannotObserve("the row names no clean read")
     answer = await device.worker.read_clean(transfer)
     if not isinstance(answer, Confirmed):
@@ -274,7 +274,7 @@ async def settle(
     return ended
 
 
-def orphans(note: Callable[[OpRow], dict[str, Any]]) -> Callable[[Connection], list[OpRow]]:
+def orphans(note: Callable[[OpRow], dict[str, Any]], now_ns: int) -> Callable[[Connection], list[OpRow]]:
     """A job for the store: every intent of an older epoch becomes unknown; answers all unknown operations."""
 
     def job(conn: Connection) -> list[OpRow]:
@@ -286,6 +286,8 @@ def orphans(note: Callable[[OpRow], dict[str, Any]]) -> Callable[[Connection], l
                     begun = [c.op_id for c in operations.children(conn, row.op_id) if c.state != "DONE"]
                     evidence |= {"op": begun[-1]} if begun else {}
                 operations.to_unknown(conn, row.op_id, {}, evidence, note(row))
+                if row.locus is not None:
+                    record_orphan(conn, row.op_id, row.locus, facts(row), now_ns)
         return operations.in_state(conn, "UNKNOWN")
 
     return job

@@ -18,6 +18,7 @@ from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, refuse_as_clean, refuse_as_effectful
 from hwtool_contracts.judge_write import UpdateJudgement, WriteJudgement, judge_number, judge_update, judge_write
+from hwtool_contracts.memories import MAX_SLICE_BYTES
 from hwtool_contracts.messages import (
     ReadEffectfulParams,
     SafeStateParams,
@@ -132,7 +133,9 @@ def find_members(device: Device, name: str) -> tuple[tuple[Register, ...], Group
     if inside in contract.groups:
         group = contract.groups[inside]
         return tuple(contract.registers[n] for n in group.members), group
-    names = [*contract.registers, *contract.groups]
+    if contract.memories and "[" in inside:
+        raise _not_in_memory(device, inside)
+    names = [*contract.registers, *contract.groups, *contract.memories]
     upper = {n.upper(): n for n in names}
     near = difflib.get_close_matches(inside.upper(), upper, 3, cutoff=0.5)
     owner = find_register(contract, inside) if inside else None
@@ -140,6 +143,21 @@ def find_members(device: Device, name: str) -> tuple[tuple[Register, ...], Group
     about_fields = f"that is a field: use {device.name}.{owner.name}, or reg.update for fields" if owner else None
     message = f"{device.name} ({contract.part}) has no register {inside!r}"
     raise DomainError(Code.NOT_FOUND, message, hint=about_fields, searched=name, suggestions=suggestions)
+
+
+def _not_in_memory(device: Device, inside: str) -> DomainError:
+    """What is asked for lies in no memory of the device."""
+    memories = device.contract.memories.values()
+    block = 1 << 8 * device.contract.access.offset_bytes
+    i2c = device.contract.access.i2c
+    blocks = f", within blocks of {block}" if i2c is not None and i2c.offset_bits_in_address else ""
+    paged = [m for m in memories if m.busy is not None and m.page_bytes and m.access.writable]
+    blocks += "".join(f", {m.name} within pages of {m.page_bytes}" for m in paged)
+    told = ", ".join(f"{m.name}[0:{m.size_bytes}]" for m in memories)
+    hint = f"NAME[offset:length], of {told}, at most {MAX_SLICE_BYTES} bytes at once{blocks}"
+    some = [f"{device.name}.{m.name}[0:{min(16, m.size_bytes)}]" for m in memories]
+    message = f"{device.name}.{inside} is no part of a memory of {device.contract.part}"
+    return DomainError(Code.NOT_FOUND, message, hint=hint, searched=inside, suggestions=some)
 
 
 def refusal(refused: Refused, device: Device) -> DomainError:
@@ -311,8 +329,8 @@ def _other_way(register: Register, field: Field | None, value: Value) -> str:
     return f" (its field {fields[0]} is in {value.unit}: use reg.update)" if fields else ""
 
 
-def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolved:
-    """Understand and judge `reg.write`.
+def resolve_write(devices: Mapping[str, Device], params: WriteParams, inside: str | None = None) -> Resolved:
+    """Understand and judge `reg.write`; `inside`: the named sequence whose step it is.
 
     Raises:
         DomainError: not_found, invalid_args or refused.
@@ -330,8 +348,23 @@ def resolve_write(devices: Mapping[str, Device], params: WriteParams) -> Resolve
         change = _masked(device, register, raw, mask_of(register, params.mask))
     else:
         change = _whole(device, register, raw)
+    _check_unlocked(device, (change,), inside)
     expect = _expectations(devices, device, params.expect)
     return Resolved(device, "write", (register,), None, (change,), (), 1, expect)
+
+
+def _check_unlocked(device: Device, changes: tuple[Change, ...], inside: str | None) -> None:
+    """A register that a key sequence unlocks is written in that sequence or not at all.
+
+    Raises:
+        DomainError: refused.
+    """
+    for change in changes:
+        for name in change.judged.unlock:
+            if name != inside:
+                message = f"{change.register.name} is locked: it takes a write only in the sequence {name}"
+                hint = f"run the sequence {device.name}.{name}: it unlocks, writes and relocks under one key"
+                raise refusal(Refused("unlock", change.register.name, None, message, hint), device)
 
 
 def mask_of(register: Register, given: int | str) -> int:
@@ -353,7 +386,7 @@ def _refuse_field_numbers(device: Device, register: Register, raw: int, mask: in
     """A write of many bits at once must not get past the limits of a floating-point field."""
     for field in register.fields.values():
         if field.mask & mask and field.quantity.encoding in FLOATS:
-            part = (raw & field.mask) >> field.lsb
+            part = field.taken(raw)
             refused = judge_number(register, as_float(field.quantity.encoding, part), field)
             if refused is not None:
                 raise refusal(refused, device)
@@ -389,7 +422,7 @@ def _masked(device: Device, register: Register, raw: int, mask: int) -> Change:
                     ),
                     device,
                 )
-            named[field.name] = (raw & field.mask) >> field.lsb
+            named[field.name] = field.taken(raw)
     return _partial(device, register, named, raw & ~covered, mask & ~covered, mask)
 
 
@@ -401,7 +434,7 @@ def _partial(
         raise refusal(update, device)
     value = loose
     for name, part in named.items():
-        value |= part << register.fields[name].lsb
+        value |= register.fields[name].placed(part)
     judged = judge_write(device.contract, register, value, frozenset(named), loose_mask != 0)
     if isinstance(judged, Refused):
         raise refusal(judged, device)
@@ -435,11 +468,12 @@ def _resolve_group_write(devices: Mapping[str, Device], params: WriteParams, val
         )
     registers = tuple(device.contract.registers[n] for n in group.members)
     changes = tuple(_whole(device, r, inside[r.name]) for r in registers)
+    _check_unlocked(device, changes, None)
     return Resolved(device, "write", registers, group, changes, (), 1, _expectations(devices, device, params.expect))
 
 
-def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resolved:
-    """Understand and judge `reg.update`.
+def resolve_update(devices: Mapping[str, Device], params: UpdateParams, inside: str | None = None) -> Resolved:
+    """Understand and judge `reg.update`; `inside`: the named sequence whose step it is.
 
     Raises:
         DomainError: not_found, invalid_args or refused.
@@ -461,6 +495,7 @@ def resolve_update(devices: Mapping[str, Device], params: UpdateParams) -> Resol
     for name in named:
         mask |= register.fields[name].mask
     change = _partial(device, register, named, 0, 0, mask)
+    _check_unlocked(device, (change,), inside)
     expect = _expectations(devices, device, params.expect)
     return Resolved(device, "update", (register,), None, (change,), (), 1, expect)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -9,9 +11,9 @@ import msgspec
 from hwtool_contracts.errors import Code, DomainError, Retry
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.messages import Result
-from hwtool_contracts.model import Quantity, Register
+from hwtool_contracts.model import Encoding, Field, Quantity, Register
 from hwtool_registers.bits import extract, hexed
-from hwtool_registers.value import Slot, decode, json_number
+from hwtool_registers.value import Slot, as_text, decode, json_number
 
 Effects = Literal["applied", "none", "unknown"]
 PLAIN = Quantity()
@@ -53,10 +55,36 @@ def in_progress(key: str, op_id: int | None) -> Result:
     )
 
 
-def shown_value(device: str, register: Register, raw: int, judged: ReadJudgement | None = None) -> dict[str, Any]:
-    """A register's value: raw, scaled or named, with its fields."""
-    slot = Slot(register.width_bits, register.quantity, register.values)
-    shown: dict[str, Any] = {"register": f"{device}.{register.name}", "raw": hexed(raw, register.width_bits)}
+def slot_of(place: Register | Field, known: Mapping[str, int]) -> Slot:
+    """Where a value stands, with what other registers say of how it is to be understood."""
+    quantity = place.quantity
+    exponent = scale = None
+    if quantity.exponent_from is not None and quantity.exponent_from in known:
+        low = known[quantity.exponent_from] & 0x1F
+        exponent = low - 0x20 if low & 0x10 else low
+    if quantity.scale_from is not None and quantity.scale_from in known:
+        scale = quantity.scales.get(known[quantity.scale_from])
+    return Slot(place.width_bits, quantity, place.values, exponent, scale)
+
+
+def shown_value(
+    device: str,
+    register: Register,
+    raw: int,
+    judged: ReadJudgement | None = None,
+    known: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """A register's value: raw, scaled or named, with its fields; bytes as hex, text as text.
+
+    `known`: what was read of the registers that say how values are to be understood.
+    """
+    slot = slot_of(register, known)
+    shown: dict[str, Any] = {"register": f"{device}.{register.name}"}
+    if register.quantity.encoding is Encoding.BYTES:
+        return shown | {"hex": raw.to_bytes(register.size_bytes, "big").hex()} | _judged(judged)
+    shown["raw"] = hexed(raw, register.width_bits)
+    if register.quantity.encoding is Encoding.TEXT:
+        return shown | {"text": as_text(slot, raw)} | _judged(judged)
     plain = register.fields and register.quantity.scale is None and register.quantity.unit is None
     if not plain:
         shown |= _number(slot, raw)
@@ -64,18 +92,55 @@ def shown_value(device: str, register: Register, raw: int, judged: ReadJudgement
     for field in register.fields.values():
         if field.reserved is None and field.access.readable:
             part = extract(raw, field)
-            place = Slot(field.width_bits, field.quantity, field.values)
+            place = slot_of(field, known)
             fields[field.name] = {"raw": hexed(part, field.width_bits), **_number(place, part)}
     if fields:
         shown["fields"] = fields
-    if judged is not None:
-        shown["read"] = {"effects": sorted(e.value for e in judged.effects), "provenance": judged.basis.value}
-    return shown
+    return shown | _judged(judged)
+
+
+def _judged(judged: ReadJudgement | None) -> dict[str, Any]:
+    if judged is None:
+        return {}
+    return {"read": {"effects": sorted(e.value for e in judged.effects), "provenance": judged.basis.value}}
+
+
+def brief(register: Register, raw: int) -> str:
+    """A value as a summary has it: hex, text, or so many bytes of a memory."""
+    if register.quantity.encoding is Encoding.TEXT:
+        return repr(as_text(slot_of(register, {}), raw))
+    if register.quantity.encoding is Encoding.BYTES and register.size_bytes > 16:
+        return f"{raw.to_bytes(register.size_bytes, 'big')[:16].hex()}… ({register.size_bytes} bytes)"
+    return hexed(raw, register.width_bits)
+
+
+def sources(registers: Iterable[Register]) -> dict[str, Register]:
+    """What must be read to understand values: REG or REG.FIELD, each with a register that names it."""
+    found: dict[str, Register] = {}
+    for register in registers:
+        places: list[Register | Field] = [register, *register.fields.values()]
+        for place in places:
+            for name in (place.quantity.exponent_from, place.quantity.scale_from):
+                if name is not None:
+                    found[name] = register
+    return found
+
+
+def errata(registers: Iterable[Register]) -> list[str]:
+    """What is known to be wrong with registers and their fields, as warnings."""
+    told = []
+    for register in registers:
+        told += [f"erratum: {register.name}: {register.erratum}"] if register.erratum is not None else []
+        fields = register.fields.values()
+        told += [f"erratum: {register.name}.{f.name}: {f.erratum}" for f in fields if f.erratum is not None]
+    return told
 
 
 def _number(slot: Slot, raw: int) -> dict[str, Any]:
     if slot.quantity is PLAIN or slot.quantity == PLAIN:  # most fields: no arithmetic, no decimals
         shown: dict[str, Any] = {"value": raw}
+    elif slot.quantity.scale_from is not None and slot.scale is None:
+        shown = {"value": None}  # which scale it is has not been read, or has no number
     else:
         number = decode(slot, raw)
         shown = {"value": None if number is None else json_number(number)}

@@ -14,7 +14,7 @@ import msgspec
 from hwtool.devices import Device
 from hwtool.outcome import ReadRule, SignalRule, Target
 from hwtool.resolve import Change
-from hwtool_contracts.cross_check import find_place, find_register
+from hwtool_contracts.cross_check import find_place, find_register, gate_of
 from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.expect import expectation
@@ -43,12 +43,14 @@ def observable(device: Device, name: str) -> dict[str, Any]:
 
     requires = selected(register.bank)
     for gate in gates_of_read(device, [register]):
-        place = find_place(device.contract, gate, register)
+        name, wanted = gate_of(gate)
+        place = find_place(device.contract, name, register)
         if place is None:
             raise DomainError(Code.INTERNAL, f"the contract of {device.name} names {gate}, which it does not have")
         holder, part = place
         mask = holder.mask if part is None else part.mask
-        requires += [*selected(holder.bank), how_to_read(holder) | {"mask": mask, "value": None}]  # None: not 0
+        value = None if wanted is None else wanted if part is None else part.placed(wanted)
+        requires += [*selected(holder.bank), how_to_read(holder) | {"mask": mask, "value": value}]  # None: not 0
     return how_to_read(register) | {"requires": requires}
 
 
@@ -89,10 +91,15 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
         strong = weak = toggles = wanted = 0
     elif observed.name != register.name:
         strong = (verify_mask if verify_mask is not None else register.mask & observed.mask) & ~_volatile(observed)
-        wanted, weak, toggles = value & strong, 0, 0
+        strong, wanted = _shown_elsewhere(change.judged.effect, value, strong, before.get(observed.name))
+        weak = toggles = 0
     else:
         expected = expectation(register, value, before.get(register.name))
         limit = verify_mask if verify_mask is not None else register.mask
+        if change.update is not None and change.update.by != "value":
+            limit &= change.mask or 0  # the neighbours are not written
+        elif register.write_mask:
+            limit &= (value & register.write_mask) >> (register.width_bits // 2)  # the half says what is written
         strong, weak, toggles = expected.strong & limit, expected.weak & limit, expected.toggles & limit
         wanted = expected.value & strong
     reset, reset_known = _reset_of(observed if observed is not None else register)
@@ -112,7 +119,24 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
         reconcile=change.judged.reconcile.value,
         persistent=register.persistence is Persistence.NONVOLATILE,
         signals=tuple(_signal_rule(s, register, device) for s in change.judged.signals),
+        tolerance=change.judged.verify.tolerance,
     )
+
+
+def _shown_elsewhere(effect: WriteEffect, value: int, strong: int, before: int | None) -> tuple[int, int]:
+    """The bits of another register that show a write, and what they should hold.
+
+    A write of ones that sets, clears or toggles says something of the bits that are ones alone.
+    """
+    match effect:
+        case WriteEffect.ONE_TO_SET:
+            return strong & value, strong & value
+        case WriteEffect.ONE_TO_CLEAR:
+            return strong & value, 0
+        case WriteEffect.ONE_TO_TOGGLE:
+            return (0, 0) if before is None else (strong & value, (before ^ value) & strong & value)
+        case _:
+            return strong, value & strong
 
 
 def _volatile(register: Register) -> int:
@@ -137,10 +161,11 @@ def _signal_rule(signal: Signal, beside: Register, device: Device) -> SignalRule
 
 def _reset_of(register: Register) -> tuple[int, int]:
     """The declared reset value and the bits for which it is declared."""
-    value, known = (register.reset, register.mask) if register.reset is not None else (0, 0)
+    whole = register.mask if register.reset_mask is None else register.reset_mask
+    value, known = (register.reset, whole) if register.reset is not None else (0, 0)
     for part in register.fields.values():
         if part.reset is not None:
-            value = (value & ~part.mask) | (part.reset << part.lsb)
+            value = (value & ~part.mask) | part.placed(part.reset)
             known |= part.mask
     return value, known
 

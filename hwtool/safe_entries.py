@@ -72,6 +72,9 @@ def _entry(contract: Contract, register: Register, value: Any, table: Table) -> 
         table.fault("value", "not a value of this register", repr(value), str(error))
         return None
     judged = judge_write(contract, register, raw)
+    if not isinstance(judged, Refused) and judged.unlock:
+        table.fault("register", "takes a write only in a sequence", judged.unlock[0], "a register that is not locked")
+        return None
     if isinstance(judged, Refused):
         table.fault("register", f"refused by its contract ({judged.rule}): {judged.message}", None, judged.hint)
         return None

@@ -22,6 +22,7 @@ from hwtool.headers import Header, StepPart
 from hwtool.journal import REDACTED
 from hwtool.outcome import sequence_verdict
 from hwtool.pending import no_longer_granted
+from hwtool.prepare import looked_up
 from hwtool.reading import values_of
 from hwtool.rehearsal import plan_digest, rehearsed
 from hwtool.results import failed, shown_value
@@ -143,6 +144,9 @@ class Sequences:
         request = part_of(self._daemon, header.request, step.keyed, params, content)
         result = await self._execution.at_the_head(request, step.keyed, None, part)
         header.op_id = part.begun
+        if any(c.judged.resets for c in step.keyed.changes):
+            for device in header.sequence.devices:  # it restarts because it was told to: later steps go on with it
+                header.generations[device.name] = device.generation
         return result
 
     async def _clean(self, header: Header, step: Step) -> None:
@@ -158,10 +162,11 @@ class Sequences:
             check_time(self._daemon, header.request, after_intent=False)
             values, _ = await values_of(device, [] if groups else list(step.registers), groups)
             if step.do == "read":
+                told = await looked_up(device, step.registers)
                 for register in step.registers:
                     judged = device.judge((register,))
                     known = judged if isinstance(judged, ReadJudgement) else None
-                    shown = shown_value(device.name, register, values[register.name], known)
+                    shown = shown_value(device.name, register, values[register.name], known, told)
                     header.values.append(shown | {"step": step.number})
                 header.tell(step, "read")
                 return

@@ -6,10 +6,13 @@ the others are clean reads. Nothing here waits or reads a device.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, assert_never
+
+import msgspec
 
 from hwtool.devices import Device
 from hwtool.digest import digest_input
@@ -17,6 +20,7 @@ from hwtool.journal import REDACTED
 from hwtool.resolve import (
     Resolved,
     clean_read,
+    find_device,
     invalid,
     mask_of,
     raw_value,
@@ -27,18 +31,10 @@ from hwtool.resolve import (
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import ReadEffectfulParams, SequenceParams, StepParams, UpdateParams, WriteParams
 from hwtool_contracts.model import Group, Register
+from hwtool_contracts.named_steps import MEMBERS, TAKES
 
 TIMEOUT_MS: Final = 1000
 INTERVAL_MS: Final = 10
-TAKES: Final[dict[str, tuple[frozenset[str], frozenset[str]]]] = {  # do: members it needs, members it may have
-    "read": (frozenset(), frozenset()),
-    "read_effectful": (frozenset(), frozenset({"count"})),
-    "write": (frozenset({"value"}), frozenset({"mask"})),
-    "update": (frozenset({"fields"}), frozenset()),
-    "wait_until": (frozenset({"equals"}), frozenset({"mask", "timeout_ms", "interval_ms"})),
-    "expect": (frozenset({"equals"}), frozenset({"mask"})),
-}
-MEMBERS: Final = ("value", "fields", "mask", "count", "equals", "timeout_ms", "interval_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +76,14 @@ def contract_hash_of(devices: Sequence[Device]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSequence:
-    """A sequence that was understood and is allowed by the contracts of all its steps."""
+    """A sequence that was understood and is allowed by the contracts of all its steps.
+
+    Attributes:
+        result: register whose value is the answer of a named sequence; None: all that was read is.
+    """
 
     steps: tuple[Step, ...]
+    result: str | None = None
     kind: Literal["sequence"] = "sequence"
 
     @property
@@ -127,12 +128,9 @@ def resolve_sequence(devices: Mapping[str, Device], params: SequenceParams) -> R
     Raises:
         DomainError: not_found, invalid_args or refused, with the step's number.
     """
-    if params.steps is None:
-        message = f"no contract of this board has a sequence {params.sequence!r}: this version knows none by name"
-        hint = "give the steps themselves, in `steps`"
-        raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=params.sequence, suggestions=[])
-    steps = tuple(_numbered(devices, params, index, step) for index, step in enumerate(params.steps))
-    sequence = ResolvedSequence(steps)
+    given, result = (params.steps, None) if params.steps is not None else _named(devices, params)
+    steps = tuple(_numbered(devices, params, index, step) for index, step in enumerate(given))
+    sequence = ResolvedSequence(steps, result)
     if not sequence.effectful:
         raise DomainError(
             Code.REFUSED,
@@ -150,10 +148,50 @@ def resolve_sequence(devices: Mapping[str, Device], params: SequenceParams) -> R
     return sequence
 
 
+def _named(devices: Mapping[str, Device], params: SequenceParams) -> tuple[list[StepParams], str | None]:
+    """The steps of a sequence that a contract has by name, with the caller's values in them, and its result.
+
+    Raises:
+        DomainError: not_found, or invalid_args where values are missing or too many.
+    """
+    name = params.sequence or ""
+    device = find_device(devices, name)
+    inside = name.partition(".")[2]
+    sequence = device.contract.sequences.get(inside)
+    if sequence is None:
+        known = sorted(device.contract.sequences)
+        near = difflib.get_close_matches(inside, known, 3) or known
+        message = f"{device.name} ({device.contract.part}) has no sequence {inside!r}"
+        hint = "name one of its sequences, or give the steps themselves, in `steps`"
+        suggestions = [f"{device.name}.{n}" for n in near]
+        raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=name, suggestions=suggestions)
+    values = params.params or {}
+    for missing in sorted(set(sequence.params) - set(values)):
+        raise invalid(f"$.params.{missing}", f"a value for {missing}: {name} needs it", None)
+    for extra in sorted(set(values) - set(sequence.params)):
+        takes = ", ".join(sequence.params) or "no parameters"
+        raise invalid(f"$.params.{extra}", f"the parameters of {name}: {takes}", extra)
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("$"):
+            return msgspec.to_builtins(values[value[1:]])
+        return value
+
+    steps = []
+    for step in sequence.steps:
+        told = {key: filled(value) for key, value in step.items()}
+        if "fields" in told:
+            told["fields"] = {field: filled(value) for field, value in told["fields"].items()}
+        steps.append(msgspec.convert(told | {"register": f"{device.name}.{told['register']}"}, StepParams))
+    result = None if sequence.result is None else f"{device.name}.{sequence.result}"
+    return steps, result
+
+
 def _numbered(devices: Mapping[str, Device], params: SequenceParams, index: int, step: StepParams) -> Step:
     """One step; what is wrong with it is said with its place in the list."""
     try:
-        return _step(devices, f"{params.key}#{index + 1}", index + 1, step)
+        inside = params.sequence.partition(".")[2] if params.sequence is not None else None
+        return _step(devices, f"{params.key}#{index + 1}", index + 1, step, inside)
     except DomainError as error:
         place = f"$.steps[{index}]"
         if error.code is Code.INVALID_ARGS:
@@ -163,7 +201,7 @@ def _numbered(devices: Mapping[str, Device], params: SequenceParams, index: int,
         raise
 
 
-def _step(devices: Mapping[str, Device], key: str, number: int, step: StepParams) -> Step:
+def _step(devices: Mapping[str, Device], key: str, number: int, step: StepParams, inside: str | None) -> Step:
     needs, may = TAKES[step.do]
     given = {name for name in MEMBERS if getattr(step, name) is not None}
     for name in sorted(needs - given):
@@ -176,10 +214,10 @@ def _step(devices: Mapping[str, Device], key: str, number: int, step: StepParams
             return _keyed(number, step, read, resolve_read(devices, read))
         case "write":
             write = WriteParams(key=key, register=step.register, value=step.value, mask=step.mask)
-            return _keyed(number, step, write, resolve_write(devices, write))
+            return _keyed(number, step, write, resolve_write(devices, write, inside))
         case "update":
             update = UpdateParams(key=key, register=step.register, fields=step.fields or {})
-            return _keyed(number, step, update, resolve_update(devices, update))
+            return _keyed(number, step, update, resolve_update(devices, update, inside))
         case "read" | "wait_until" | "expect":
             return _clean(devices, number, step)
         case _:

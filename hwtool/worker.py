@@ -28,6 +28,8 @@ from hwtool_registers.bus import (
     Answer,
     Bus,
     Closes,
+    Line,
+    Message,
     Opens,
     RegisterRead,
     Rejected,
@@ -48,6 +50,7 @@ class BusWorker:
 
     Attributes:
         lock: held for one transfer, group or plan, and never across a sync of the store.
+        clock: of the host.
         sent: transfers performed since the start.
         returns: how often the bus was away or in doubt, and came back; what was looked at before holds no more.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
@@ -64,7 +67,7 @@ class BusWorker:
         self.breaker = Breaker()
         self.returns = 0
         self._absent: str | None = None
-        self._clock = clock
+        self.clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"bus-{spec.name}")
         self._quarantine: asyncio.Task[None] | None = None
         self._until_s = 0.0
@@ -122,7 +125,7 @@ class BusWorker:
         Raises:
             DomainError: `unavailable` with how long to wait.
         """
-        retry_after_ms = self.breaker.refuses(self._clock.monotonic_s())
+        retry_after_ms = self.breaker.refuses(self.clock.monotonic_s())
         if retry_after_ms is not None:
             failures = self.breaker.failures
             raise self._unavailable(f"behind an open breaker: {failures} failures in a row", retry_after_ms)
@@ -149,7 +152,7 @@ class BusWorker:
         if self._quarantine is not None and self._absent is not None:
             raise self._unavailable(f"absent: {self._absent}", ABSENT_RETRY_MS)
         if self._quarantine is not None:
-            rest_ms = round(1000 * (self._until_s - self._clock.monotonic_s()))
+            rest_ms = round(1000 * (self._until_s - self.clock.monotonic_s()))
             rest_ms = rest_ms if rest_ms > 0 else self.spec.reply_lifetime_ms  # it is being drained
             raise self._unavailable("quarantined after an ambiguous answer", rest_ms)
 
@@ -157,7 +160,7 @@ class BusWorker:
         message = f"bus {self.spec.name} is {why}"
         return DomainError(Code.UNAVAILABLE, message, reason=why.partition(":")[0], retry_after_ms=retry_after_ms)
 
-    async def read_clean(self, transfer: RegisterRead) -> Answer:
+    async def read_clean(self, transfer: RegisterRead | Message | Line) -> Answer:
         """One clean read, in preparation, observation or a read request; the caller holds the lock.
 
         A bus that was absent is opened first: whoever reads first finds out who is there.
@@ -191,10 +194,10 @@ class BusWorker:
             if not done:
                 self._wedge(call)
                 late = Ambiguous(Sent.TRANSFER_LIMIT, f"no return within {self.spec.transfer_limit_ms} ms")
-                self.breaker.note(late, self._clock.monotonic_s())
+                self.breaker.note(late, self.clock.monotonic_s())
                 return late
             answer = call.result()
-        self.breaker.note(answer, self._clock.monotonic_s())
+        self.breaker.note(answer, self.clock.monotonic_s())
         if isinstance(answer, Ambiguous):
             self.quarantine()
         if isinstance(answer, Rejected) and answer.proof in NOT_OPEN:
@@ -222,23 +225,23 @@ class BusWorker:
 
     def quarantine(self) -> None:
         """Send nothing for the reply lifetime, then drain the line."""
-        self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
+        self._until_s = self.clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
         if self._quarantine is None:
             self._quarantine = asyncio.get_running_loop().create_task(self._sit_out())
 
     async def _sit_out(self) -> None:
         while True:
-            while (rest_s := self._until_s - self._clock.monotonic_s()) > 0:
-                await self._clock.sleep(rest_s)
+            while (rest_s := self._until_s - self.clock.monotonic_s()) > 0:
+                await self.clock.sleep(rest_s)
             try:
                 await self._drained()
-                if self._until_s <= self._clock.monotonic_s():
+                if self._until_s <= self.clock.monotonic_s():
                     break  # else something came back meanwhile, and the time began anew
             except Exception as error:  # noqa: BLE001  # an end of this task would leave the bus shut for good
                 # absent, babbling or defective: stay shut and try again after another lifetime
                 if isinstance(error, OSError) and error.errno in ABSENT:
                     self._absent = str(error)
-                self._until_s = self._clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
+                self._until_s = self.clock.monotonic_s() + self.spec.reply_lifetime_ms / 1000
         self._quarantine = self._absent = None  # draining it has opened it
         self._is_back()
         self.after_quarantine()

@@ -42,6 +42,10 @@ SAFE = "tests/hwtool/test_safe_state.py::"
 SEQUENCES = "tests/hwtool/test_sequences.py::"
 ADVERSARY = "tests/hwtool/test_found_by_adversary.py::"
 REVIEW = "tests/hwtool/test_found_by_review.py::"
+FORMAT = "tests/hwtool/test_format_keys.py::"
+STRUCTURES = "tests/hwtool/test_structures.py::"
+OVERLAY = "tests/contracts/test_overlay.py::"
+CACHE = "tests/contracts/test_cache.py::"
 MUTANTS = [
     Mutant(
         "the seam: an intent is dispatched once",
@@ -67,8 +71,8 @@ MUTANTS = [
     Mutant(
         "the outcome is durable before the reply",
         "hwtool/execution.py",
-        "                        part.end(conn, verdict, result)\n\n                await daemon.ask(job)",
-        "                        part.end(conn, verdict, result)\n\n                daemon.store.submit(job)",
+        "                await daemon.ask(job)\n                aftermath.take_effect(",
+        "                daemon.store.submit(job)\n                aftermath.take_effect(",
         KEYED + "test_t2_when_the_store_fails_then_store_failed_with_what_was_observed",
     ),
     Mutant(
@@ -124,8 +128,8 @@ MUTANTS = [
     Mutant(
         "an unknown outcome holds the device",
         "hwtool/execution.py",
-        "        device.mark_unknown(op_id, now_ns)\n        if not finished.interrupted:\n",
-        "        if not finished.interrupted:\n",
+        "        device.mark_unknown(op_id, now_ns)\n        aftermath.take_effect(",
+        "        aftermath.take_effect(",
         KEYED + "test_outcome_when_ambiguous_then_unknown_and_held_until_the_rules_settle_it",
     ),
     Mutant(
@@ -153,8 +157,8 @@ MUTANTS = [
     Mutant(
         "not_after is checked before the intent",
         "hwtool/execution.py",
-        "            check_time(daemon, request, after_intent=False)\n            op_id",
-        "            op_id",
+        "            check_time(daemon, request, after_intent=False)\n            check_rate",
+        "            check_rate",
         KEYED + "test_not_after_when_it_passes_before_t1_then_expired_and_no_row",
     ),
     Mutant(
@@ -419,6 +423,125 @@ MUTANTS = [
         "isinstance(told, NeedsPerson) and now is not None and all(",
         "isinstance(told, NeedsPerson) and all(",
         "tests/hwtool/test_loss.py",
+    ),
+    Mutant(
+        "nothing harmless rests on silence",
+        "contracts/hwtool_contracts/model.py",
+        "        if self.effect is WriteEffect.STORE and self.provenance.basis in NO_BASIS_FOR_HARMLESS:\n",
+        "        if False:\n",
+        OVERLAY + "test_write_spec_when_store_rests_on_silence_then_it_cannot_be_made",
+    ),
+    Mutant(
+        "a word that the importer does not know is unknown, and no silence",
+        "contracts/hwtool_contracts/importers/svd_specs.py",
+        "                return ReadSpec(frozenset({ReadEffect.UNKNOWN}), self._provenance)  # stated",
+        "                return inherited  # stated",
+        "tests/contracts/test_svd.py::test_effect_word_when_unheard_of_then_it_is_no_silence",
+    ),
+    Mutant(
+        "a review holds for what was signed alone",
+        "contracts/hwtool_contracts/overlay.py",
+        "        if stale or (self.changed and review.covers is None):\n",
+        "        if self.changed and review.covers is None:\n",
+        OVERLAY + "test_base_when_what_a_review_covers_has_changed_then_open_again",
+    ),
+    Mutant(
+        "a review whose match was changed after it was signed is refused",
+        "contracts/hwtool_contracts/overlay.py",
+        "        if stale and self.direct and not self.changed:\n",
+        "        if False:\n",
+        OVERLAY + "test_review_when_its_match_was_changed_after_it_was_signed_then_a_fault_with_its_digest",
+    ),
+    Mutant(
+        "what a correction made harmless is open when the base has changed",
+        "contracts/hwtool_contracts/overlay.py",
+        "            if self.changed:\n                corrected = self._reopened(",
+        "            if False:\n                corrected = self._reopened(",
+        OVERLAY + "test_base_when_changed_then_corrections_to_harmless_are_open_again",
+    ),
+    Mutant(
+        "a damaged cache is not believed",
+        "contracts/hwtool_contracts/cache.py",
+        " or hashlib.sha256(content).digest() != data[len(MAGIC) : start]:",
+        ":",
+        CACHE + "test_file_when_any_byte_is_flipped_then_made_anew_and_never_another_contract",
+    ),
+    Mutant(
+        "a cache that others may write is not believed",
+        "contracts/hwtool_contracts/cache.py",
+        "                return None  # somebody else could have written it\n",
+        "                pass\n",
+        CACHE + "test_file_when_others_may_write_it_then_not_believed",
+    ),
+    Mutant(
+        "fields that share bits are not updated by guess",
+        "contracts/hwtool_contracts/judge_write.py",
+        "        if others:\n            which = ",
+        "        if False:\n            which = ",
+        FORMAT + "test_alternates_when_they_overlap_then_an_update_of_either_is_refused_and_a_whole_write_is_not",
+    ),
+    Mutant(
+        "the one repeat needs proof that nothing happened",
+        "hwtool/dispatch.py",
+        "        if not isinstance(answer, Rejected) or answer.proof not in BUSY:\n",
+        "        if isinstance(answer, Confirmed):\n",
+        FORMAT + "test_busy_retry_when_the_answer_is_ambiguous_then_never_again",
+    ),
+    Mutant(
+        "the one repeat has to be declared",
+        "hwtool/dispatch.py",
+        "        if busy is None or step.role is not Role.ACCESS or tries >= busy.attempts:\n",
+        "        busy = busy or BusyRetry(3, 1)\n        if step.role is not Role.ACCESS or tries >= busy.attempts:\n",
+        FORMAT + "test_busy_retry_when_not_declared_then_one_transfer",
+    ),
+    Mutant(
+        "a write that restarts the device begins a generation",
+        "hwtool/aftermath.py",
+        "        if self._restarts:\n",
+        "        if False:\n",
+        FORMAT + "test_resets_when_written_then_the_generation_rises_and_the_shadow_is_gone",
+    ),
+    Mutant(
+        "a device that may answer elsewhere is held",
+        "hwtool/aftermath.py",
+        "        if self._moves and self._device.hold is None:\n",
+        "        if False:\n",
+        FORMAT + "test_readdresses_when_approved_and_written_then_the_device_is_held_by_the_rule",
+    ),
+    Mutant(
+        "a rate is kept",
+        "hwtool/aftermath.py",
+        "        if len(recent) >= limit:\n",
+        "        if False:\n",
+        FORMAT + "test_max_rate_when_it_is_reached_then_rate_limited_and_the_key_is_unused",
+    ),
+    Mutant(
+        "a device is left alone after a write that says so",
+        "hwtool/devices.py",
+        "        while (rest_s := self._until_s - self._worker.clock.monotonic_s()) > 0:\n",
+        "        while (rest_s := 0.0) > 0:\n",
+        FORMAT + "test_delay_after_when_the_write_is_read_back_then_the_read_waits",
+    ),
+    Mutant(
+        "a shadow is not what an unknown write may have left",
+        "store/hwtool_store/operations.py",
+        '        if not (state == "DONE" and verdict in ("not_applied", "denied") and effects == "none"):\n',
+        "        if False:\n",
+        FORMAT + "test_shadow_when_a_later_write_is_unknown_then_refused_until_it_is_settled",
+    ),
+    Mutant(
+        "a locked register is written in its sequence alone",
+        "hwtool/resolve.py",
+        '            if name != inside:\n                message = f"{change',
+        '            if False:\n                message = f"{change',
+        STRUCTURES + "test_locked_register_when_written_outside_its_sequence_then_refused",
+    ),
+    Mutant(
+        "a memory is not accessed while its register shows that it is busy",
+        "contracts/hwtool_contracts/memories.py",
+        "        read = replace(read, gate=idle)\n",
+        "",
+        STRUCTURES + "test_memory_when_a_register_shows_that_it_is_busy_then_it_is_not_accessed",
     ),
 ]  # fmt: skip
 

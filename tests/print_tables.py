@@ -1,4 +1,4 @@
-"""Print the tables of the manual from the code: `python tests/print_tables.py errors|vocabulary`; the tests compare."""
+"""Print the tables of the manual from the code (`python tests/print_tables.py errors|vocabulary|keys`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
+from hwtool_contracts.keys import reference
 
 
 def errors() -> Iterator[str]:
@@ -32,6 +33,11 @@ def write_effects() -> Iterator[str]:
         yield "| " + " | ".join([f"`{effect}`", *words, str(policy.severity)]) + " |"
 
 
+def keys() -> Iterator[str]:
+    """docs/contract-keys.md below its first paragraph."""
+    yield from reference()
+
+
 if __name__ == "__main__":
-    for table in {"errors": [errors], "vocabulary": [read_effects, write_effects]}[sys.argv[1]]:
+    for table in {"errors": [errors], "vocabulary": [read_effects, write_effects], "keys": [keys]}[sys.argv[1]]:
         print("\n".join(table()))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from functools import partial
 from itertools import pairwise
 
 from hwtool_contracts.effects import ReadEffect, WriteEffect
-from hwtool_contracts.model import Access, Contract, Field, Owner, Register, Space
+from hwtool_contracts.glob import is_pattern, matches
+from hwtool_contracts.model import Access, Contract, Field, NamedSequence, Owner, ReadSpec, Register, Space
+from hwtool_contracts.named_steps import check_steps
+from hwtool_contracts.places import cells
 from hwtool_contracts.toml_reader import Fault
 
 
@@ -41,6 +45,29 @@ def find_register(contract: Contract, name: str, beside: Register | None = None)
     return None if place is None else place[0]
 
 
+def gate_of(text: str) -> tuple[str, int | None]:
+    """The register or field of a gate, and the value at which it is open; None: at any but 0 (`REG.FIELD = 1`)."""
+    name, equals, value = text.partition("=")
+    try:
+        return name.strip(), int(value, 0) if equals else None
+    except ValueError:
+        return text, None
+
+
+def _own_effects(register: Register) -> set[ReadEffect]:
+    """What a read of a register does to its own bits, those of no field included."""
+    covered = 0
+    effects: set[ReadEffect] = set()
+    for field in register.fields.values():
+        covered |= field.mask
+        effects |= field.read.effects if field.access.readable else set()
+    if covered != register.mask:
+        effects |= register.read.effects
+    if len(effects) > 1:
+        effects.discard(ReadEffect.NONE)
+    return effects
+
+
 class _Check:
     def __init__(self, contract: Contract, file: str, faults: list[Fault]) -> None:
         self.contract = contract
@@ -51,6 +78,10 @@ class _Check:
         self.faults.append(Fault(self.file, table, key, rule, str(found), wanted))
 
     def known(self, table: str, key: str, name: str, beside: Register | None = None) -> Register | None:
+        if is_pattern(name) and any(matches(name, n) for n in self.contract.registers):
+            return None
+        if name in self.contract.memories:
+            return None
         found = find_register(self.contract, name, beside)
         if found is None:
             near = difflib.get_close_matches(name, list(self.contract.registers), 1)
@@ -65,32 +96,48 @@ class _Check:
             return
         if not target.access.readable:
             self.fault(table, key, "cannot be read", name, "a readable register")
-        elif target.read.effects != {ReadEffect.NONE}:
-            words = ", ".join(sorted(target.read.effects))
+        elif (effects := _own_effects(target)) != {ReadEffect.NONE}:
+            words = ", ".join(sorted(effects))
             self.fault(table, key, "its read has side effects", f"{name} ({words})", "a register whose read is none")
 
     def register(self, register: Register) -> None:
         table = f"registers.{register.name}"
         limit = (1 << (8 * self.contract.access.offset_bytes)) - 1
-        if register.space is Space.MEMORY:
-            if self.contract.access.i2c is None:
+        if register.space is Space.COMMAND:
+            if self.contract.access.i2c is None and self.contract.access.spi is None:
+                self.fault(table, "", "no commands without [access.i2c] or [access.spi]", register.name, "one of them")
+        elif register.space is Space.LINE:
+            self.line(table, register)
+        elif register.space is Space.MEMORY:
+            access = self.contract.access
+            if access.i2c is None and access.mapped is None and access.spi is None and access.mdio is None:
                 self.fault(table, "space", "no memory space without [access.i2c]", "memory", "holding or input")
             if register.offset > limit:
                 self.fault(table, "offset", "does not fit offset_bytes", hex(register.offset), f"at most {limit:#x}")
+            if register.aliases or register.write_mask:
+                self.aliases(table, register, limit)
         elif self.contract.access.modbus is None:
             self.fault(table, "space", "needs [access.modbus]", register.space, "an [access.modbus] table")
-        elif register.offset + register.width_bits // 16 > 0x10000:
+        elif register.offset + len(cells(self.contract, register)) > 0x10000:
             self.fault(table, "offset", "ends above 65535", register.offset, "a 16-bit register number")
         modbus = self.contract.access.modbus
-        if modbus is not None and modbus.functions and register.space is not Space.MEMORY:
-            reads = {3} if register.space is Space.HOLDING else {4}
+        if modbus is not None and modbus.functions and register.space.modbus:
+            reads = {{Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3}.get(register.space, 4)}
             if register.access.readable and not reads & modbus.functions:
                 wanted = f"functions with {reads.pop()}"
                 self.fault(table, "space", "the device has no function to read it", register.space, wanted)
-            if register.access.writable and not {6, 16} & modbus.functions:
-                self.fault(table, "access", "the device has no function to write it", register.access, "6 or 16")
-        if register.space is Space.INPUT and register.access is not Access.RO:
-            self.fault(table, "access", "input registers cannot be written", register.access, "ro")
+            writes = {5, 15} if register.space.of_bits else {6, 16}
+            if register.access.writable and not writes & modbus.functions:
+                wanted = " or ".join(map(str, sorted(writes)))
+                self.fault(table, "access", "the device has no function to write it", register.access, wanted)
+        if register.space in (Space.INPUT, Space.DISCRETE) and register.access is not Access.RO:
+            self.fault(table, "access", f"{register.space} registers cannot be written", register.access, "ro")
+        if register.crc is not None and register.width_bits % (8 * register.crc.word_bytes):
+            wanted = f"a multiple of {8 * register.crc.word_bytes}: each word has its CRC"
+            self.fault(table, "width_bits", "no whole word", register.width_bits, wanted)
+        places: list[Register | Field] = [register, *register.fields.values()]
+        for place in places:
+            self.quantity(table, register, place)
         if register.bank is not None and register.bank not in self.contract.banks:
             self.fault(table, "bank", "no such bank", register.bank, "one of " + ", ".join(self.contract.banks))
         for name, read, write in [("", register.read, register.write)] + [
@@ -102,8 +149,20 @@ class _Check:
                 self.known(table, name + "write.affects", target, register)
             self.clean(table, name + "read.level", read.level, register)
             self.clean(table, name + "read.peek", read.peek, register)
-            self.clean(table, name + "read.gate", read.gate, register)
-            self.clean(table, name + "write.gate", write.gate, register)
+            self.gate(table, name + "read.gate", read.gate, register)
+            self.gate(table, name + "write.gate", write.gate, register)
+            self.clean(table, name + "read.state", read.state, register)
+            for target in read.ack_by:
+                self.known(table, name + "read.ack_by", target, register)
+            for target in write.triggers:
+                self.known(table, name + "write.triggers", target, register)
+            self.writable(table, name + "read.reseek", read.reseek, register)
+            self.writable(table, name + "write.commit_by", write.commit_by, register)
+            self.unlocked_in(table, name + "write.unlock", write.unlock, register)
+            self.only_with(table, name + "read.state", read.state, ReadEffect.CLAIM, read)
+            self.only_with(table, name + "read.reseek", read.reseek, ReadEffect.ADVANCE, read)
+            if write.absolute and write.effect is not WriteEffect.COMMAND:
+                self.fault(table, name + "write.absolute", "only a command is absolute", write.effect, "effect command")
             for signal in write.signals:
                 self.clean(table, name + "write.signals", signal.register, register)
             if write.verify is not None and write.verify.register is not None:
@@ -112,6 +171,82 @@ class _Check:
                 self.readable_back(table, name + "write.verify", register)
             if write.verify is not None and write.verify.by == "signal" and not write.signals:
                 self.fault(table, name + "write.verify", "verify by signal needs signals", "signal", "signals = [...]")
+
+    def gate(self, table: str, key: str, text: str | None, beside: Register) -> None:
+        """A gate is read cleanly, and opens at a value that it can have."""
+        if text is None:
+            return
+        name, value = gate_of(text)
+        self.clean(table, key, name, beside)
+        place = find_place(self.contract, name, beside)
+        if place is not None and value is not None:
+            holder, part = place
+            if value >> (holder.width_bits if part is None else part.width_bits):
+                self.fault(table, key, "opens at a value that does not fit", text, "REG.FIELD = a value of the field")
+
+    def unlocked_in(self, table: str, key: str, name: str | None, register: Register) -> None:
+        """The sequence that unlocks is there, and writes the register."""
+        if name is None:
+            return
+        sequence = self.contract.sequences.get(name)
+        if sequence is None:
+            known = ", ".join(self.contract.sequences) or "a [sequences.NAME] table"
+            self.fault(table, key, "no such sequence", name, known)
+        elif not any(s.get("register") == register.name and s.get("do") in ("write", "update") for s in sequence.steps):
+            self.fault(table, key, "the sequence does not write it", name, f"a step that writes {register.name}")
+
+    def writable(self, table: str, key: str, name: str | None, beside: Register) -> None:
+        if name is None:
+            return
+        target = self.known(table, key, name, beside)
+        if target is not None and not target.access.writable:
+            self.fault(table, key, "cannot be written", name, "a writable register")
+
+    def only_with(self, table: str, key: str, value: str | None, effect: ReadEffect, read: ReadSpec) -> None:
+        if value is not None and effect not in read.effects:
+            words = ", ".join(sorted(read.effects))
+            self.fault(table, key, f"speaks of effect {effect}", words, f"effects = [{effect}], or the key left out")
+
+    def line(self, table: str, register: Register) -> None:
+        """A value of a line protocol can be asked for if it is read, and set if it is written."""
+        if self.contract.access.line is None:
+            self.fault(table, "query", "no lines without [access.line]", register.name, "an [access.line] table")
+        phrase = register.phrase
+        if phrase is None:
+            return
+        for key, text, possible in (
+            ("query", phrase.query, register.access.readable),
+            ("set", phrase.set, register.access.writable),
+        ):
+            if possible is not (text is not None):
+                wanted = f"{key} with an access that needs it, and only then"
+                self.fault(table, key, f"access {register.access} and {key} do not fit", text, wanted)
+
+    def quantity(self, table: str, register: Register, place: Register | Field) -> None:
+        """What another register says of a value can be read cleanly."""
+        self.clean(table, "exponent_from", place.quantity.exponent_from, register)
+        self.clean(table, "scale_from", place.quantity.scale_from, register)
+        param = place.quantity.scale_param
+        if param is not None and param not in self.contract.params:
+            self.fault(table, "scale_param", "no such parameter", param, "a [params.NAME] table")
+
+    def aliases(self, table: str, register: Register, limit: int) -> None:
+        """Aliases fit, and act on what a read shows."""
+        for at in register.aliases:
+            if at > limit:
+                self.fault(table, "also_at", "does not fit offset_bytes", hex(at), f"at most {limit:#x}")
+        acting = register.set_at or register.clear_at or register.toggle_at
+        stored = [f.mask for f in register.fields.values() if f.access.writable and f.reserved is None] or [1]
+        for key in ("set_at", "clear_at", "toggle_at"):
+            alias = getattr(register, key)
+            if alias is not None and any(mask << alias.shift > register.mask for mask in stored):
+                self.fault(table, key, "shifts bits out of the register", alias.shift, "a smaller shift")
+        effects = {f.write.effect for f in register.fields.values() if f.access.writable} or {register.write.effect}
+        if acting is not None and effects - {WriteEffect.STORE}:
+            words = ", ".join(sorted(effects))
+            self.fault(table, "set_at", "acts on bits that are stored", words, "write effect store")
+        if register.write_mask and effects - {WriteEffect.STORE}:
+            self.fault(table, "write_mask_bits", "acts on bits that are stored", ", ".join(effects), "effect store")
 
     def readable_back(self, table: str, key: str, register: Register) -> None:
         """A verification that can never happen would be a promise that is not kept."""
@@ -128,7 +263,8 @@ class _Check:
     def banks(self) -> None:
         for bank in self.contract.banks.values():
             table = f"banks.{bank.name}"
-            for selector in bank.select:
+            restored = () if isinstance(bank.restore, str) else bank.restore
+            for selector in (*bank.select, *restored):
                 target = self.known(table, "select", selector.register)
                 if target is None:
                     continue
@@ -168,7 +304,7 @@ class _Check:
         if members[0].space is Space.MEMORY and i2c is not None and i2c.auto_increment not in ("read", "both"):
             self.fault(table, "transfer", "the chip does not move its pointer", "one", "each")
         for before, after in pairwise(members):
-            step = before.width_bits // 16 if before.space is not Space.MEMORY else before.size_bytes
+            step = len(cells(self.contract, before)) if before.space.modbus else before.size_bytes
             if after.offset != before.offset + step:
                 wanted = f"{before.offset + step:#04x} after {before.name}"
                 self.fault(table, "members", "not contiguous", f"{after.name} at {after.offset:#04x}", wanted)
@@ -183,5 +319,33 @@ class _Check:
                 self.fault(table, "value", "does not fit the field", assume.value, f"{field.width_bits} bits")
 
     def identity(self) -> None:
+        for memory in self.contract.memories.values():
+            self.clean(f"memories.{memory.name}", "busy", memory.busy)
+            if self.contract.access.i2c is None and self.contract.access.spi is None:
+                self.fault(f"memories.{memory.name}", "", "no memory without [access.i2c] or [access.spi]", "", "one")
         if self.contract.identity is not None:
             self.clean("identity", "register", self.contract.identity.register)
+            self.clean("identity", "serial", self.contract.identity.serial)
+            place = find_place(self.contract, self.contract.identity.register)
+            bits = 0 if place is None else (place[0] if place[1] is None else place[1]).width_bits
+            for value in self.contract.identity.equals if place is not None else ():
+                if value >> bits:
+                    self.fault("identity", "equals", "does not fit", hex(value), f"at most {bits} bits")
+        for sequence in self.contract.sequences.values():
+            self.sequence(sequence)
+
+    def sequence(self, sequence: NamedSequence) -> None:
+        """Every step names a register and says what to do there; every parameter is used, and none is made up."""
+        table = f"sequences.{sequence.name}"
+        for index, step in enumerate(sequence.steps):
+            name = step.get("register")
+            if not isinstance(name, str) or (name not in self.contract.registers and name not in self.contract.groups):
+                self.known(f"{table}.steps[{index}]", "register", str(name))
+        used = check_steps(self.contract, sequence, lambda index: partial(self.fault, f"{table}.steps[{index}]"))
+        for name in sorted(used ^ set(sequence.params)):
+            rule = "a parameter that no step uses" if name not in used else "a value that is no parameter"
+            self.fault(table, "params", rule, name, "params = the names that steps have as $name")
+        if sequence.result is not None and not any(
+            s.get("register") == sequence.result and str(s.get("do")).startswith("read") for s in sequence.steps
+        ):
+            self.fault(table, "result", "no step reads it", sequence.result, "a register that a step reads")

@@ -34,7 +34,7 @@ def expectation(register: Register, value: int, prior: int | None) -> Expectatio
         covered |= field.mask
         usable = field.access.writable and field.access.readable and field.reserved is None
         if usable:
-            own = field.mask if field.write.mask is None else field.write.mask << field.lsb
+            own = field.mask if field.write.mask is None else field.placed(field.write.mask)
             parts.append((field.mask & own, field.write.effect, field.volatile))
     loose = register.mask & ~covered
     if register.write.mask is not None:

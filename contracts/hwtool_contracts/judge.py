@@ -3,8 +3,6 @@
 Rules
 - The effect of an access is the union over every register and field that overlaps any cell of the bus access, over
   all banks unless the access establishes its own bank.
-- A cell is a byte where the chip moves its pointer, one offset where it does not (a 16-bit register behind a pointer
-  register is one cell), one 16-bit register in a Modbus space.
 - Silence is `unknown`. The strictest member of a set decides.
 
 A judgement either is data or a `Refused`; nothing here raises for what a caller asked.
@@ -27,8 +25,8 @@ from hwtool_contracts.model import (
     Contract,
     Owner,
     Register,
-    Space,
 )
+from hwtool_contracts.places import overlapping
 
 WEAKEST_FIRST = (Basis.CONFLICTING, Basis.SILENT, Basis.HEURISTIC, Basis.ASSERTED, Basis.GENERATED, Basis.REVIEWED)
 
@@ -85,35 +83,18 @@ class ReadJudgement:
     gates: tuple[str, ...]
 
 
-def cells(contract: Contract, register: Register) -> range:
-    """The cells of the address space that an access to the register touches."""
-    if register.space is not Space.MEMORY:
-        return range(register.offset, register.offset + register.width_bits // 16)
-    i2c = contract.access.i2c
-    moves = i2c is None or i2c.auto_increment != "none"
-    return range(register.offset, register.offset + (register.size_bytes if moves else 1))
-
-
-def overlapping(contract: Contract, register: Register) -> list[Register]:
-    """Every register that an access to this one reaches, itself included; other banks too if it names none."""
-    mine = cells(contract, register)
-    found = []
-    for other in contract.registers.values():
-        if other.space is not register.space:
-            continue
-        if register.bank is not None and other.bank not in (register.bank, None):
-            continue
-        theirs = cells(contract, other)
-        if theirs.start < mine.stop and mine.start < theirs.stop:
-            found.append(other)
-    return found
-
-
 def _reads_of(register: Register) -> Iterable[tuple[frozenset[ReadEffect], Basis]]:
     covered = 0
     for field in register.fields.values():
+        if not field.access.readable:
+            continue
         covered |= field.mask
         yield field.read.effects, field.read.provenance.basis
+    written = 0
+    for field in register.fields.values():
+        written |= 0 if field.access.readable else field.mask
+    if register.fields and covered | written == register.mask and covered:
+        return  # what can only be written gives no bits that reading could disturb
     if covered != register.mask or register.read.provenance.basis is not Basis.SILENT:
         yield register.read.effects, register.read.provenance.basis
 
@@ -145,6 +126,9 @@ def judge_read(contract: Contract, members: tuple[Register, ...], as_group: bool
     if len(effects) > 1:
         effects.discard(ReadEffect.NONE)
     policies = [READ_POLICY[e] for e in effects]
+    if any(r.may_block for r in members):
+        # an access that may hold the bus up is nobody's neighbour and nobody's poll
+        policies = [p._replace(block=When.NO, poll=When.NO) for p in policies]
     keyless = strictest([p.keyless for p in policies])
     latch_alone = ReadEffect.LATCH in effects and not as_group
     clean = keyless is When.YES or (keyless is When.EXCLUSIVE and owner is Owner.EXCLUSIVE and not latch_alone)

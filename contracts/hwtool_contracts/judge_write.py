@@ -7,10 +7,14 @@ write-1-to-clear, one for write-0-to-clear …) is not touched.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, Literal
 
+from hwtool_contracts.cross_check import find_register
 from hwtool_contracts.effects import WRITE_POLICY, Basis, Neutral, Reconcile, When, WriteEffect, worst_write
 from hwtool_contracts.judge import WEAKEST_FIRST, ReadJudgement, Refused, Stage, judge_read
 from hwtool_contracts.model import (
+    Alias,
+    BusyRetry,
     Contract,
     Encoding,
     Field,
@@ -21,6 +25,9 @@ from hwtool_contracts.model import (
     Verify,
     WriteSpec,
 )
+from hwtool_contracts.places import overlapping
+
+UNSAID: Final = "nobody has said that hardware leaves it alone (silent_volatile = false in a review)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,12 @@ class WriteJudgement:
         reconcile: the rule that may settle an unknown outcome.
         repeat: whether writing it again does no harm.
         gates: fields that must be non-zero for the write to be taken.
+        not_before: registers whose write makes this one take effect.
+        resets: the write restarts the device; `readdresses`: it answers elsewhere afterwards.
+        busy_retry: how a device that proves to be busy is asked again.
+        delay_after_ms: how long the device is left alone afterwards.
+        max_rate_per_min: how often it may be written; None: no limit.
+        unlock: sequences in which alone it may be written.
     """
 
     effect: WriteEffect
@@ -48,6 +61,13 @@ class WriteJudgement:
     reconcile: Reconcile
     repeat: When
     gates: tuple[str, ...]
+    not_before: tuple[str, ...] = ()
+    resets: bool = False
+    readdresses: bool = False
+    busy_retry: BusyRetry | None = None
+    delay_after_ms: int = 0
+    max_rate_per_min: int | None = None
+    unlock: tuple[str, ...] = ()
 
 
 def may_repeat_write(_: WriteJudgement, stage: Stage) -> bool:
@@ -84,14 +104,14 @@ def _touched(
             if field.name in named:
                 touched.append((field, field.write))
             continue
-        if (value & field.mask) >> field.lsb != constant_neutral(field.write.effect, field.width_bits):
+        if field.taken(value) != constant_neutral(field.write.effect, field.width_bits):
             touched.append((field, field.write))
     if loose_named:
         touched.append((None, register.write))
-    if named is None and covered != register.mask:
+    if named is None and (covered != register.mask or not register.width_bits):  # a bare opcode has no bits
         loose = register.mask & ~covered
         neutral = constant_neutral(register.write.effect, register.width_bits)
-        if neutral is None or value & loose != neutral & loose or not register.fields:
+        if neutral is None or value & loose != neutral & loose or not register.width_bits:
             touched.append((None, register.write))
     return touched
 
@@ -121,10 +141,14 @@ def judge_write(
             "name the field that should change",
         )
     specs = [spec for _, spec in touched]
-    approval = [f"contract: {register.name} requires approval" for s in specs if s.approval == "required"][:1]
+    # what keeps the register back keeps each of its fields back, and so does what other registers at its place say
+    held_back = [register.write, *specs, *_neighbours(contract, register)]
+    approval = [f"contract: {register.name} requires approval" for s in held_back if s.approval == "required"][:1]
     approval += [f"effect {s.effect} always needs approval" for s in specs if WRITE_POLICY[s.effect].always_approval][
         :1
     ]
+    approval += ["the write cannot be undone" for s in held_back if s.irreversible][:1]
+    approval += ["the device answers elsewhere afterwards" for s in held_back if s.readdresses][:1]
     if register.persistence is Persistence.NONVOLATILE:
         approval.append("the value is nonvolatile")
     effect = worst_write(frozenset(s.effect for s in specs))
@@ -138,9 +162,31 @@ def judge_write(
         signals=tuple({signal: None for s in specs for signal in s.signals}),
         window_ms=max(windows, default=None),
         reconcile=policy.reconcile,
-        repeat=policy.repeat,
-        gates=tuple({s.gate: None for s in [register.write, *specs] if s.gate is not None}),
+        repeat=_repeat(specs, policy.repeat),
+        gates=tuple({s.gate: None for s in held_back if s.gate is not None}),
+        not_before=tuple({s.commit_by: None for s in held_back if s.commit_by is not None}),
+        resets=any(s.resets == "device" for s in specs),
+        readdresses=any(s.readdresses for s in held_back),
+        busy_retry=max((s.busy_retry for s in specs if s.busy_retry), key=lambda b: b.attempts, default=None),
+        delay_after_ms=max(s.delay_after_ms or 0 for s in held_back),
+        max_rate_per_min=min((s.max_rate_per_min for s in held_back if s.max_rate_per_min), default=None),
+        unlock=tuple({s.unlock: None for s in held_back if s.unlock is not None}),
     )
+
+
+def _neighbours(contract: Contract, register: Register) -> list[WriteSpec]:
+    """What is said of writing other registers that stand where this one does."""
+    others = [o for o in overlapping(contract, register) if o.name != register.name and o.access.writable]
+    return [spec for o in others for spec in (o.write, *(f.write for f in o.fields.values() if f.access.writable))]
+
+
+def _repeat(specs: list[WriteSpec], by_effect: When) -> When:
+    """Whether a second write does no harm: what any write sets off would be set off twice."""
+    if any(s.triggers or s.resets or s.irreversible or s.readdresses for s in specs):
+        return When.NO
+    if all(s.absolute for s in specs):
+        return When.YES
+    return by_effect
 
 
 def _verification(contract: Contract, register: Register, specs: list[WriteSpec]) -> Verify:
@@ -161,7 +207,7 @@ def _verification(contract: Contract, register: Register, specs: list[WriteSpec]
 
 def readable_back(contract: Contract, register: Register, verify: Verify) -> bool:
     """Whether the register that would be read back can be read cleanly."""
-    target = contract.registers.get(verify.register) if verify.register is not None else register
+    target = find_register(contract, verify.register, register) if verify.register is not None else register
     if target is None or not target.access.readable:
         return False
     judged = judge_read(contract, (target,))
@@ -186,7 +232,7 @@ def _refuse_value(contract: Contract, register: Register, value: int, named: fro
     if whole is not None:
         return whole
     for field in register.fields.values():
-        part = (value & field.mask) >> field.lsb
+        part = field.taken(value)
         if named is not None and field.name not in named:
             continue
         if not field.access.writable:
@@ -209,7 +255,7 @@ def _refuse_value(contract: Contract, register: Register, value: int, named: fro
     for assume in contract.assumes:
         if assume.register == name and (named is None or assume.field in named):
             field = register.fields[assume.field]
-            part = (value & field.mask) >> field.lsb
+            part = field.taken(value)
             if part != assume.value:
                 return Refused(
                     "breaks_assumption",
@@ -280,11 +326,16 @@ class UpdateJudgement:
         needs_current: True if the register must be read first.
         constant: value of all bits that do not come from the current value or the caller.
         from_current: mask of the bits that are written back as they were read.
+        by: `value`, one whole value is written; `mask`, bits of the value say what is changed; `alias`, ones are
+            written where they set, clear or toggle. The last two touch no neighbour.
+        shadow: what the register holds cannot be read: it is what was written to it last, in this generation.
     """
 
     needs_current: bool
     constant: int
     from_current: int
+    by: Literal["value", "mask", "alias"] = "value"
+    shadow: bool = False
 
 
 def judge_update(
@@ -301,25 +352,47 @@ def judge_update(
             f"{name} has no field {unknown[0]}",
             "one of " + ", ".join(register.fields),
         )
+    shared = _refuse_shared(register, named, loose_mask)
+    if shared is not None:
+        return shared
+    without_neighbours = _touching_nothing_else(contract, register, named, loose_mask)
+    if without_neighbours is not None:
+        return without_neighbours
+    for field in (register.fields[n] for n in sorted(named)):
+        if field.access.writable and field.write.effect is WriteEffect.UNKNOWN:
+            return Refused(
+                "unsafe_update",
+                name,
+                field.name,
+                f"{name}.{field.name}: nobody has said what writing it does",
+                "write the whole register with reg.write, stating every bit, or review the contract",
+            )
     constant = from_current = covered = 0
     for field in register.fields.values():
         covered |= field.mask
         if field.name in named or not field.access.writable:
             continue
         if field.reserved in ("zero", "one"):
-            constant |= _reserved_value(field) << field.lsb
+            constant |= field.placed(_reserved_value(field))
             continue
-        kept = _neutral_of(field.write.effect, field.volatile, register, f"{name}.{field.name}", field.width_bits)
+        kept = _neutral_of(
+            field.write, field.volatile, register, f"{name}.{field.name}", field.width_bits, field.volatile_unsaid
+        )
         if isinstance(kept, Refused):
             return kept
         if kept is None:
             from_current |= field.mask
         else:
-            constant |= kept << field.lsb
+            constant |= field.placed(kept)
     loose = register.mask & ~covered & ~loose_mask
     if loose:
         kept = _neutral_of(
-            register.write.effect, register.volatile, register, f"{name} (bits {loose:#x})", register.width_bits
+            register.write,
+            register.volatile,
+            register,
+            f"{name} (bits {loose:#x})",
+            register.width_bits,
+            register.volatile_unsaid,
         )
         if isinstance(kept, Refused):
             return kept
@@ -327,6 +400,8 @@ def judge_update(
             from_current |= loose
         else:
             constant |= kept & loose
+    if from_current and not register.access.readable:
+        return UpdateJudgement(True, constant, from_current, shadow=True)
     if from_current:
         judged = judge_read(contract, (register,))
         if isinstance(judged, Refused) or not judged.clean:
@@ -341,16 +416,83 @@ def judge_update(
     return UpdateJudgement(bool(from_current), constant, from_current)
 
 
+def _touching_nothing_else(
+    contract: Contract, register: Register, named: frozenset[str], loose_mask: int
+) -> UpdateJudgement | None:
+    """An update that needs no neutral values: by a mask half, or by addresses that set and clear; None: there is none.
+
+    Where only toggling is offered, what is there must be known: then the bits named must not be volatile, and the
+    register can be read cleanly or its shadow is asked for.
+    """
+    changed, plain = loose_mask, not loose_mask or register.write.effect is WriteEffect.STORE
+    volatile = bool(loose_mask) and register.volatile
+    for field in (register.fields[n] for n in named):
+        changed |= field.mask
+        plain = plain and field.write.effect is WriteEffect.STORE
+        volatile = volatile or field.volatile
+    if not plain or register.write.limits is not None or register.write.values:
+        return None  # what the whole value may be can only be judged when it is known
+    if register.write_mask and not changed & register.write_mask:
+        return UpdateJudgement(False, changed << (register.width_bits // 2), 0, "mask")
+
+    def reaches(alias: Alias) -> bool:
+        return changed << alias.shift <= register.mask
+
+    if register.set_at is not None and register.clear_at is not None:
+        if reaches(register.set_at) and reaches(register.clear_at):
+            return UpdateJudgement(False, 0, 0, "alias")
+        return None
+    if (
+        register.toggle_at is not None
+        and reaches(register.toggle_at)
+        and not volatile
+        and register.owner is Owner.EXCLUSIVE
+    ):
+        judged = judge_read(contract, (register,)) if register.access.readable else None
+        if judged is None or (isinstance(judged, ReadJudgement) and judged.clean):
+            return UpdateJudgement(True, 0, 0, "alias", shadow=judged is None)
+    return None
+
+
+def _refuse_shared(register: Register, named: frozenset[str], loose_mask: int) -> Refused | None:
+    """The refusal of an update where fields share bits, and it cannot be told which of them is meant.
+
+    Fields that share bits and are left alone must all be left alone by their current value.
+    """
+    changed = loose_mask
+    for name in named:
+        changed |= register.fields[name].mask
+    alternates = [f for f in register.fields.values() if f.alternate and f.access.writable]
+    for field in alternates:
+        meant = field.name in named
+        if not meant and not field.mask & changed and WRITE_POLICY[field.write.effect].neutral is Neutral.CURRENT:
+            continue
+        others = [o for o in alternates if o is not field and o.mask & field.mask]
+        if others:
+            which = f"{register.name}.{field.name} shares bits with {', '.join(o.name for o in others)}"
+            return Refused(
+                "unsafe_update",
+                register.name,
+                field.name,
+                f"{which}: which of them is there depends on a mode",
+                "write the whole register with reg.write, stating every bit",
+            )
+    return None
+
+
 def _neutral_of(
-    effect: WriteEffect, volatile: bool, register: Register, where: str, width_bits: int
+    write: WriteSpec, volatile: bool, register: Register, where: str, width_bits: int, unsaid: bool = False
 ) -> int | Refused | None:
     """The constant that leaves a field alone, None for its current value, or why there is neither."""
+    effect = write.effect
     constant = constant_neutral(effect, width_bits)
-    if constant is not None:
+    if constant is not None and not write.triggers:
         return constant
-    if WRITE_POLICY[effect].neutral in (Neutral.CURRENT, Neutral.NON_LOCKING):
+    if write.triggers:
+        why = f"any write of it sets off {', '.join(write.triggers)}"
+    elif WRITE_POLICY[effect].neutral in (Neutral.CURRENT, Neutral.NON_LOCKING):
         if volatile:
-            why = "hardware changes it by itself"
+            why = UNSAID if unsaid else "hardware changes it by itself"
         elif register.owner is Owner.SHARED:
             why = "another master may write it"
         else:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from hwtool_contracts.effects import NO_BASIS_FOR_HARMLESS, Basis, ReadEffect, WriteEffect
 
@@ -44,6 +44,11 @@ class Encoding(StrEnum):
     BCD = "bcd"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
+    LINEAR11 = "linear11"
+    LINEAR16 = "linear16"
+    DECIMAL = "decimal"
+    TEXT = "text"
+    BYTES = "bytes"
 
 
 class ByteOrder(StrEnum):
@@ -54,13 +59,30 @@ class ByteOrder(StrEnum):
 
 
 class Space(StrEnum):
-    """Address spaces of a device; `memory` is the one space of everything but Modbus."""
+    """Address spaces of a device: `memory` of offsets, four of Modbus, one of opcodes, one of lines of text."""
 
     MEMORY = "memory"
     HOLDING = "holding"
     INPUT = "input"
     COIL = "coil"
     DISCRETE = "discrete"
+    COMMAND = "command"
+    LINE = "line"
+
+    @property
+    def of_words(self) -> bool:
+        """Modbus registers of 16 bits."""
+        return self in (Space.HOLDING, Space.INPUT)
+
+    @property
+    def of_bits(self) -> bool:
+        """Modbus coils and discrete inputs: an address is a bit."""
+        return self in (Space.COIL, Space.DISCRETE)
+
+    @property
+    def modbus(self) -> bool:
+        """A space of Modbus."""
+        return self.of_words or self.of_bits
 
 
 class Persistence(StrEnum):
@@ -108,6 +130,10 @@ class ReadSpec:
         max_burst: elements one transfer may pop at the fixed offset; None: one.
         peek: clean register that shows what a consuming read would return.
         gate: field that must be non-zero for the read to be answered.
+        state: of a `claim`: clean register that shows whether it is taken.
+        ack_by: registers whose access acknowledges what this one shows.
+        reseek: of an `advance`: register whose write sets the pointer anew.
+        element_bytes: of a `pop`: bytes of one element in a burst; None: the register's.
 
     Raises:
         ValueError: `none` without a basis; such a contract cannot be represented.
@@ -121,6 +147,10 @@ class ReadSpec:
     max_burst: int | None = None
     peek: str | None = None
     gate: str | None = None
+    state: str | None = None
+    ack_by: tuple[str, ...] = ()
+    reseek: str | None = None
+    element_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not self.effects:
@@ -133,11 +163,16 @@ class ReadSpec:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """How a write is verified: by reading `register` (None: itself) under `mask`, by signals, or not at all."""
+    """How a write is verified: by reading `register` (None: itself) under `mask`, by signals, or not at all.
+
+    Attributes:
+        tolerance: a read-back may differ from what was written by so many raw units.
+    """
 
     by: Literal["read_back", "signal", "none"]
     register: str | None = None
     mask: int | None = None
+    tolerance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +199,19 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class BusyRetry:
+    """The one repeat after dispatch: the bus proved that the device was busy and did not act.
+
+    Attributes:
+        attempts: transfers in all, the first included.
+        interval_ms: pause between two of them.
+    """
+
+    attempts: int
+    interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteSpec:
     """What writing does.
 
@@ -178,6 +226,16 @@ class WriteSpec:
         limits: raw range.
         values: names of values that may be written.
         gate: field that must be non-zero for the write to be taken.
+        triggers: what any write sets off, also one of the value that is there: no write of it is harmless.
+        commit_by: register whose write makes this one take effect.
+        resets: the write restarts the device: a new generation begins.
+        readdresses: the write changes where the device answers: it is held afterwards.
+        absolute: a command that names a place to be in, not a step to take: harmless to repeat.
+        irreversible: cannot be undone by another write.
+        busy_retry: how often a device that proves to be busy is asked again.
+        delay_after_ms: how long the device is left alone after the write.
+        max_rate_per_min: how often it may be written.
+        unlock: name of the sequence in which alone it may be written.
 
     Raises:
         ValueError: `store` without a basis; such a contract cannot be represented.
@@ -194,6 +252,16 @@ class WriteSpec:
     limits: Limits | None = None
     values: Mapping[str, int] = field(default_factory=dict)
     gate: str | None = None
+    triggers: tuple[str, ...] = ()
+    commit_by: str | None = None
+    resets: Literal["device"] | None = None
+    readdresses: bool = False
+    absolute: bool = False
+    irreversible: bool = False
+    busy_retry: BusyRetry | None = None
+    delay_after_ms: int | None = None
+    max_rate_per_min: int | None = None
+    unlock: str | None = None
 
     def __post_init__(self) -> None:
         if self.effect is WriteEffect.STORE and self.provenance.basis in NO_BASIS_FOR_HARMLESS:
@@ -206,17 +274,35 @@ UNKNOWN_WRITE = WriteSpec(WriteEffect.UNKNOWN, SILENT)
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """How raw bits become an engineering value: value = decode(raw) * scale + add, in `unit`."""
+    """How raw bits become an engineering value: value = decode(raw) * scale + add, in `unit`.
+
+    Attributes:
+        exponent_from: of `linear16`: register or REG.FIELD whose low five bits, signed, are the exponent.
+        scale_from: register or REG.FIELD whose value chooses the scale among `scales`.
+        scale_param: name of a parameter of the board that `scale` is multiplied with.
+    """
 
     encoding: Encoding = Encoding.UNSIGNED
     scale: Decimal | None = None
     add: Decimal | None = None
     unit: str | None = None
+    exponent_from: str | None = None
+    scale_from: str | None = None
+    scales: Mapping[int, Decimal] = field(default_factory=dict)
+    scale_param: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit range of a register; `msb` and `lsb` are bit numbers, both included."""
+    """A bit range of a register; `msb` and `lsb` are bit numbers, both included.
+
+    Attributes:
+        volatile_unsaid: nobody has said whether hardware changes it; it counts as volatile until a review says so.
+        alternate: shares bits with another field of the register, which means them in another mode.
+        parts: bit ranges (msb, lsb) that make the value, most significant first; none: `msb` to `lsb`. Where there
+            are parts, `msb` and `lsb` are the outermost bits.
+        erratum: what is wrong with it, told with each result of its register.
+    """
 
     name: str
     msb: int
@@ -229,21 +315,111 @@ class Field:
     values: Mapping[str, int]
     quantity: Quantity
     reserved: Literal["keep", "zero", "one"] | None = None
+    description: str = ""
+    volatile_unsaid: bool = False
+    alternate: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
+    erratum: str | None = None
 
     @property
     def width_bits(self) -> int:
         """Number of bits."""
-        return self.msb - self.lsb + 1
+        return sum(high - low + 1 for high, low in self.parts) if self.parts else self.msb - self.lsb + 1
 
     @property
     def mask(self) -> int:
         """The field's bits in the register."""
-        return ((1 << self.width_bits) - 1) << self.lsb
+        if self.parts:
+            return sum(((1 << (high - low + 1)) - 1) << low for high, low in self.parts)
+        return ((1 << (self.msb - self.lsb + 1)) - 1) << self.lsb
+
+    def taken(self, raw: int) -> int:
+        """The field's value in a register value."""
+        if not self.parts:
+            return (raw & self.mask) >> self.lsb
+        value = 0
+        for high, low in self.parts:
+            value = value << (high - low + 1) | (raw >> low) & ((1 << (high - low + 1)) - 1)
+        return value
+
+    def placed(self, value: int) -> int:
+        """The register value whose only bits are those of the field's value."""
+        if not self.parts:
+            return value << self.lsb
+        raw = 0
+        for high, low in reversed(self.parts):
+            raw |= (value & ((1 << (high - low + 1)) - 1)) << low
+            value >>= high - low + 1
+        return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Crc:
+    """A CRC of one byte behind each word of a transfer, in both directions.
+
+    Attributes:
+        poly: the polynomial without its highest bit.
+        init: what the CRC starts with.
+        word_bytes: bytes that one CRC covers.
+    """
+
+    poly: int
+    init: int
+    word_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """How a command is sent: its code is the register's offset.
+
+    Attributes:
+        code_bytes: bytes of the code, most significant first; 0: a plain read without any.
+        dummy_bytes: zeros between the code and the answer.
+    """
+
+    code_bytes: int
+    dummy_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """How a value is asked for and set in a line protocol.
+
+    Attributes:
+        query: the line that is answered with the value; None: it cannot be asked for.
+        set: the line that sets it, `{value}` for the value; None: it cannot be set.
+    """
+
+    query: str | None
+    set: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """An offset where a write of ones acts on the bits of another register, there moved up by `shift` bits."""
+
+    at: int
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One register; `offset` is what the chip expects, in Modbus spaces the number on the wire (base removed)."""
+    """One register; `offset` is what the chip expects, in Modbus spaces the number on the wire (base removed).
+
+    Attributes:
+        reset_mask: bits whose reset value is known; None: all of them, where there is a reset value.
+        volatile_unsaid: as in `Field`.
+        also_at: other offsets where the same storage answers.
+        set_at, clear_at, toggle_at: offsets where a write of ones sets, clears or toggles bits of this register.
+        write_mask: bits that say, bit for bit, which of the bits below them a write changes; 0: there are none.
+        may_block: an access may hold the bus up for long: it is never polled, merged or dumped.
+        erratum: what is wrong with it, told with each result.
+        verified: what this register was checked against, where that is not the whole contract's word.
+        crc: what stands behind each word in a transfer.
+        opcode, phrase: of a command, of a value in a line protocol.
+        page_bytes: of a range of a memory: a write does not cross a multiple of it; 0: no pages.
+        read_code: of a range of a memory behind opcodes: the one that reads it.
+    """
 
     name: str
     offset: int
@@ -263,11 +439,41 @@ class Register:
     word_order: ByteOrder
     values: Mapping[str, int]
     quantity: Quantity
+    description: str = ""
+    reset_mask: int | None = None
+    volatile_unsaid: bool = False
+    also_at: tuple[int, ...] = ()
+    set_at: Alias | None = None
+    clear_at: Alias | None = None
+    toggle_at: Alias | None = None
+    write_mask: int = 0
+    may_block: bool = False
+    erratum: str | None = None
+    verified: str | None = None
+    crc: Crc | None = None
+    opcode: Opcode | None = None
+    phrase: Phrase | None = None
+    page_bytes: int = 0
+    read_code: int | None = None
+
+    @property
+    def aliases(self) -> tuple[int, ...]:
+        """Every other offset where an access reaches this register."""
+        acting = (self.set_at, self.clear_at, self.toggle_at)
+        return (*self.also_at, *(alias.at for alias in acting if alias is not None))
+
+    @property
+    def text_scale(self) -> Decimal | None:
+        """Of a value in a line protocol: what one raw unit is in the text; None: it is text, not a number."""
+        if self.space is not Space.LINE or self.quantity.encoding is Encoding.TEXT:
+            return None
+        return self.quantity.scale or Decimal(1)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in the transfer."""
-        return (self.width_bits + 7) // 8
+        """Bytes in the transfer, those of CRCs included."""
+        plain = (self.width_bits + 7) // 8
+        return plain if self.crc is None else plain + plain // self.crc.word_bytes
 
     @property
     def mask(self) -> int:
@@ -286,11 +492,15 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """When a register answers: the selectors to establish, and what to do with them afterwards."""
+    """When a register answers: the selectors to establish, and what to do with them afterwards.
+
+    Attributes:
+        restore: what becomes of the selectors: as they were, left as they are, or set to these values.
+    """
 
     name: str
     select: tuple[Selector, ...]
-    restore: Literal["prior", "none"]
+    restore: Literal["prior", "none"] | tuple[Selector, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,28 +524,93 @@ class Assume:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the board's `identity` is compared with: a clean register, and the value every such chip has."""
+    """What the board's `identity` is compared with: a clean register, and what every such chip has there.
+
+    Attributes:
+        equals: the values, one of which it must have in the bits of `mask`; none: it is the board's to say.
+        mask: bits that are compared; None: all.
+        text: what its text begins with.
+        serial: clean register that tells one chip from another; the board's `identity` is compared with it.
+    """
 
     register: str
-    equals: int | None
+    equals: tuple[int, ...]
+    mask: int | None = None
+    text: str | None = None
+    serial: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class I2cAccess:
-    """I2C facts: 7-bit addresses, in which directions the register pointer moves, how a read is framed."""
+    """I2C facts: 7-bit addresses, in which directions the register pointer moves, how a read is framed.
+
+    Attributes:
+        increment_mask: bits of the offset that make the pointer move in a transfer of several bytes.
+        crc: behind each word.
+        offset_bits_in_address: how many of the highest bits of an offset stand in the lowest bits of the address.
+    """
 
     addresses: tuple[int, ...]
     auto_increment: Literal["read", "write", "both", "none"]
     read: Literal["restart", "stop"]
+    increment_mask: int = 0
+    crc: Crc | None = None
+    offset_bits_in_address: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ModbusAccess:
-    """Modbus facts: functions the device answers, registers a request may span, atomicity of several registers."""
+    """Modbus facts.
+
+    Attributes:
+        functions: that the device answers; empty: not said.
+        max_registers: that one request may span.
+        atomic_multi: several registers are written whole or not at all.
+        base: the number that the manual gives to the register with number 0 on the wire.
+    """
 
     functions: frozenset[int]
     max_registers: int
     atomic_multi: bool
+    base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpiAccess:
+    """SPI facts.
+
+    Attributes:
+        read_mask: bits of the offset that mark a read.
+        increment_mask: bits of the offset that make the pointer move in a transfer of several bytes.
+        mode: clock polarity and phase, 0 to 3.
+        max_hz: highest clock; None: not said.
+    """
+
+    read_mask: int
+    increment_mask: int
+    mode: int
+    max_hz: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MdioAccess:
+    """Facts of a management bus of Ethernet PHYs: an offset is the number of a register of 16 bits."""
+
+    addresses: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineAccess:
+    """Facts of a line protocol: what ends a line, in both directions."""
+
+    terminator: str
+
+
+@dataclass(frozen=True, slots=True)
+class MappedAccess:
+    """Memory-mapped registers: `offset` is an address of the system bus, every byte has one."""
+
+    byte_order: ByteOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +620,66 @@ class BusAccess:
     offset_bytes: int
     i2c: I2cAccess | None
     modbus: ModbusAccess | None
+    mapped: MappedAccess | None = None
+    spi: SpiAccess | None = None
+    line: LineAccess | None = None
+    mdio: MdioAccess | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """What the board says of how a chip is wired, as the ohms of a shunt; None: no default, no bound."""
+
+    name: str
+    default: Decimal | None
+    minimum: Decimal | None
+    maximum: Decimal | None
+    unit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A range of bytes: `NAME[offset:length]` is a register of its own, of any length.
+
+    Attributes:
+        offset: of its first byte.
+        size_bytes: of the whole.
+        page_bytes: a write stays within a page of so many bytes; 0: no pages.
+        write_cycle_ms: how long the device is busy after a write; it does not acknowledge meanwhile.
+        read_code: the opcode that reads it, followed by the offset; None: it is read at its offset.
+        owner: whether another writer exists on this host.
+        busy: register or REG.FIELD that is not 0 while it is busy: then it is not accessed; None: it shows by not
+            acknowledging.
+    """
+
+    name: str
+    offset: int
+    size_bytes: int
+    page_bytes: int
+    write_cycle_ms: int
+    access: Access
+    read: ReadSpec
+    write: WriteSpec
+    persistence: Persistence
+    read_code: int | None = None
+    busy: str | None = None
+    owner: Owner = Owner.EXCLUSIVE
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSequence:
+    """A sequence of steps that is run, and approved, by its name.
+
+    Attributes:
+        params: names that the caller gives values to; a step has them as `"$name"`.
+        steps: members as in `sequence.run`, registers named as in this contract.
+        result: register whose value is the answer; None: every value that was read is.
+    """
+
+    name: str
+    params: tuple[str, ...]
+    steps: tuple[Mapping[str, Any], ...]
+    result: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +689,8 @@ class Contract:
     Attributes:
         digest: `sha256:…` over the meaning of the file; comments and layout do not count.
         verified: what the contract was checked against, or None.
+        derived_from: cluster → the cluster that its registers were derived from; a review of one covers the other.
+        index: where `places_of` keeps its index once it has been made.
     """
 
     part: str
@@ -368,3 +705,8 @@ class Contract:
     assumes: tuple[Assume, ...]
     identity: Identity | None
     verified: str | None
+    derived_from: Mapping[str, str] = field(default_factory=dict)
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
+    sequences: Mapping[str, NamedSequence] = field(default_factory=dict)
+    index: list[object] = field(default_factory=list, init=False, compare=False, repr=False)

@@ -9,6 +9,7 @@ from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
 from hwtool_contracts.model import (
     UNKNOWN_READ,
     UNKNOWN_WRITE,
+    BusyRetry,
     Encoding,
     Limits,
     Provenance,
@@ -20,12 +21,14 @@ from hwtool_contracts.model import (
 )
 from hwtool_contracts.toml_reader import Table
 
-READ_NOT_YET: Final = frozenset({"element_bytes", "ack_by", "reseek", "state"})
-WRITE_NOT_YET: Final = frozenset(
-    {"triggers", "commit_by", "resets", "readdresses", "absolute", "busy_retry", "irreversible", "unlock"}
-    | {"delay_after_ms", "max_rate_per_min"}
+READ_NOT_YET: Final[frozenset[str]] = frozenset()
+WRITE_NOT_YET: Final[frozenset[str]] = frozenset()
+VERIFY_NOT_YET: Final = frozenset({"consumes"})
+PLAIN: Final = Quantity()
+QUANTITY_KEYS: Final = frozenset(
+    {"encoding", "signed", "scale", "add", "unit", "exponent_from", "scale_from", "scales", "scale_param"}
 )
-ENCODINGS_NOT_YET: Final = ("linear11", "linear16", "decimal", "text")
+WIDEST: Final = (1 << 64) - 1
 
 
 def _provenance(table: Table) -> Provenance:
@@ -55,6 +58,10 @@ def read_spec(owner: Table, inherited: ReadSpec) -> ReadSpec:
         "max_burst": table.integer("max_burst", low=1, high=4096),
         "peek": table.text("peek"),
         "gate": table.text("gate"),
+        "state": table.text("state"),
+        "ack_by": table.strings("ack_by"),
+        "reseek": table.text("reseek"),
+        "element_bytes": table.integer("element_bytes", low=1, high=64),
     }
     if effects is None and "effects" not in table:
         table.fault("effects", "key is missing", None, "effects = [...], or no read table at all")
@@ -66,9 +73,12 @@ def read_spec(owner: Table, inherited: ReadSpec) -> ReadSpec:
         return UNKNOWN_READ
 
 
-def write_spec(owner: Table, inherited: WriteSpec, width_bits: int) -> WriteSpec:
-    """What the `write` table of a register, field or default says; without one, what is inherited."""
-    is_float = str(owner.data.get("encoding", "")).startswith("float")
+def write_spec(owner: Table, inherited: WriteSpec, width_bits: int, known: Quantity = PLAIN) -> WriteSpec:
+    """What the `write` table of a register, field or default says; without one, what is inherited.
+
+    `known`: how the value is understood so far, where the table does not say it anew.
+    """
+    is_float = str(owner.data.get("encoding", known.encoding)).startswith("float")
     table = owner.table("write", WRITE_NOT_YET)
     if table is None:
         return inherited
@@ -90,6 +100,16 @@ def write_spec(owner: Table, inherited: WriteSpec, width_bits: int) -> WriteSpec
         "limits": _limits(table, top_value, is_float),
         "values": table.named_integers("values", top_value),
         "gate": table.text("gate"),
+        "triggers": table.strings("triggers"),
+        "commit_by": table.text("commit_by"),
+        "resets": _resets(table),
+        "readdresses": bool(table.flag("readdresses", False)),
+        "absolute": bool(table.flag("absolute", False)),
+        "irreversible": bool(table.flag("irreversible", False)),
+        "busy_retry": _busy_retry(table),
+        "delay_after_ms": table.integer("delay_after_ms", low=1, high=600_000),
+        "max_rate_per_min": table.integer("max_rate_per_min", low=1, high=6000),
+        "unlock": table.text("unlock"),
     }
     table.done()
     try:
@@ -99,6 +119,23 @@ def write_spec(owner: Table, inherited: WriteSpec, width_bits: int) -> WriteSpec
         return UNKNOWN_WRITE
 
 
+def _resets(table: Table) -> Literal["device"] | None:
+    word = table.text("resets")
+    if word not in (None, "device"):
+        table.fault("resets", "not in the vocabulary", repr(word), "device, or the key left out")
+    return "device" if word == "device" else None
+
+
+def _busy_retry(table: Table) -> BusyRetry | None:
+    inner = table.table("busy_retry")
+    if inner is None:
+        return None
+    attempts = inner.integer("attempts", low=2, high=1000, required=True)
+    interval_ms = inner.integer("interval_ms", low=1, high=10_000, required=True)
+    inner.done()
+    return BusyRetry(attempts or 2, interval_ms or 1)
+
+
 def _verify(table: Table, top_value: int) -> Verify | None:
     if isinstance(table.data.get("verify"), dict):
         inner = Table(
@@ -106,21 +143,27 @@ def _verify(table: Table, top_value: int) -> Verify | None:
             f"{table.where}.verify",
             table.file,
             table.faults,
-            frozenset({"tolerance", "consumes"}),
+            VERIFY_NOT_YET,
         )
         table.raw("verify")
         by = inner.text("by", required=True) or "none"
-        verify = (by, inner.text("register"), inner.integer("mask", low=1, high=top_value))
+        elsewhere = inner.text("register")
+        # in the register that is read back, which may be wider than the field that is written
+        mask = inner.integer("mask", low=1, high=top_value if elsewhere is None else WIDEST)
+        tolerance = inner.integer("tolerance", low=1, high=top_value) or 0
         inner.done()
+        if tolerance and by != "read_back":
+            inner.fault("tolerance", "only a read-back has one", by, "by = read_back")
+        verify = (by, elsewhere, mask)
     else:
         word = table.text("verify")
         if word is None:
             return None
-        verify = (word, None, None)
+        verify, tolerance = (word, None, None), 0
     if verify[0] not in ("read_back", "signal", "none"):
         table.fault("verify", "not in the vocabulary", repr(verify[0]), "read_back, signal or none")
         return None
-    return Verify(cast(Literal["read_back", "signal", "none"], verify[0]), verify[1], verify[2])
+    return Verify(cast(Literal["read_back", "signal", "none"], verify[0]), verify[1], verify[2], tolerance)
 
 
 def _signals(table: Table) -> list[Signal]:
@@ -166,20 +209,59 @@ def _limits(table: Table, top_value: int, is_float: bool) -> Limits | None:
     return Limits(low, high)
 
 
-def quantity(table: Table, width_bits: int) -> Quantity:
-    """How the bits are to be understood: encoding, scale, unit."""
-    if table.data.get("encoding") in ENCODINGS_NOT_YET:
-        table.fault("encoding", "in the format, but not supported by this version", table.raw("encoding"), "left out")
-        return Quantity()
-    encoding = table.choice("encoding", Encoding) or Encoding.UNSIGNED
+def quantity(table: Table, width_bits: int, inherited: Quantity = PLAIN) -> Quantity:
+    """How the bits are to be understood: encoding, scale, unit; what is not stated stays as it was."""
+    if not QUANTITY_KEYS & table.data.keys():
+        return inherited
+    encoding = table.choice("encoding", Encoding) or inherited.encoding
     if table.flag("signed", False):
         if encoding not in (Encoding.UNSIGNED, Encoding.TWOS_COMPLEMENT):
             table.fault("signed", f"signed does not go with {encoding}", "true", "signed left out")
         encoding = Encoding.TWOS_COMPLEMENT
-    wanted = {Encoding.FLOAT32: 32, Encoding.FLOAT64: 64}.get(encoding)
+    wanted = {Encoding.FLOAT32: 32, Encoding.FLOAT64: 64, Encoding.LINEAR11: 16, Encoding.LINEAR16: 16}.get(encoding)
     if wanted is not None and width_bits != wanted:
         table.fault("encoding", f"{encoding} has {wanted} bits", width_bits, f"width_bits = {wanted}")
-    scale = table.decimal("scale")
+    scale = table.decimal("scale") if "scale" in table else inherited.scale
     if scale == 0:
         table.fault("scale", "a scale of zero loses the value", 0, "another number")
-    return Quantity(encoding, scale, table.decimal("add"), table.text("unit"))
+    exponent_from = table.text("exponent_from") or inherited.exponent_from
+    if (encoding is Encoding.LINEAR16) is not (exponent_from is not None):
+        wanted_here = "exponent_from with linear16, and with nothing else"
+        table.fault("exponent_from", "the exponent of linear16 stands in another register", exponent_from, wanted_here)
+    if encoding is Encoding.BYTES:
+        table.fault("encoding", "bytes are what a memory holds", encoding, "a [memories.NAME], or text")
+    scale_from = table.text("scale_from") or inherited.scale_from
+    scales = _scales(table) or dict(inherited.scales)
+    if (scale_from is not None) is not bool(scales):
+        table.fault("scale_from", "a scale for each value", scale_from, "scale_from and scales, or neither")
+    if scale_from is not None and scale is not None:
+        table.fault("scale", "there are two scales", scale, "scale, or scale_from with scales")
+    return Quantity(
+        encoding,
+        scale,
+        table.decimal("add") if "add" in table else inherited.add,
+        table.text("unit") or inherited.unit,
+        exponent_from,
+        scale_from,
+        scales,
+        table.text("scale_param") or inherited.scale_param,
+    )
+
+
+def _scales(table: Table) -> dict[int, Decimal]:
+    """The scale for each raw value of the register that chooses it."""
+    inner = table.table("scales")
+    if inner is None:
+        return {}
+    found: dict[int, Decimal] = {}
+    for key in inner.data:
+        scale = inner.decimal(key)
+        try:
+            number = int(key, 0)
+        except ValueError:
+            inner.fault(key, "not a raw value", key, "a number as key, 0 or 0x03")
+            continue
+        if scale is not None and scale != 0:
+            found[number] = scale
+    inner.done()
+    return found

@@ -56,6 +56,8 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
         raise Faults([Fault(file, "", "", "not valid TOML", str(error), "TOML 1.0")]) from error
+    except RecursionError as error:
+        raise Faults([Fault(file, "", "", "nested too deeply", "", "tables and lists a few levels deep")]) from error
 
 
 class Table:
@@ -90,6 +92,11 @@ class Table:
 
     def __contains__(self, key: str) -> bool:
         return key in self.data
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """The keys that were asked for, there or not: what such a table may have."""
+        return frozenset(self._taken)
 
     def raw(self, key: str) -> Any:
         """The value as parsed, marked as taken; None if absent."""

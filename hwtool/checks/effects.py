@@ -15,7 +15,7 @@ from hwtool.checks.rig import OPERATOR, Check, Rig
 from hwtool.devices import Device
 from hwtool_contracts.effects import ReadEffect, WriteEffect
 from hwtool_contracts.judge import ReadJudgement, Refused
-from hwtool_contracts.judge_write import judge_number, judge_update, judge_write
+from hwtool_contracts.judge_write import UpdateJudgement, judge_number, judge_update, judge_write
 from hwtool_contracts.model import Encoding, Field, Register
 from hwtool_registers.bits import extract
 from hwtool_registers.value import as_float
@@ -74,7 +74,9 @@ def _sample(name: str, device: Device, register: Register, part: Field | None, c
     if any(a.register == register.name and (part is None or a.field == part.name) for a in contract.assumes):
         return None
     full = f"{name}.{register.name}"
-    if part is not None and not isinstance(judge_update(contract, register, frozenset({part.name})), Refused):
+    updated = None if part is None else judge_update(contract, register, frozenset({part.name}))
+    # what cannot be read is updated only once it has been written as a whole
+    if part is not None and isinstance(updated, UpdateJudgement) and not updated.shadow:
         value = 0 if part.write.effect is WriteEffect.ZERO_TO_CLEAR else 1
         if part.write.effect is WriteEffect.STORE:
             value = extract(chip.values[register.name], part) ^ 1

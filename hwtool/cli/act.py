@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def keyed_options(function: F) -> F:
     """The options of every verb with an effect."""
     for option in (
-        click.option("--key", help="Idempotency key; minted and printed if not given."),
+        click.option("--key", help="Idempotency key, 8 to 120 characters; minted and printed if not given."),
         click.option("--reason", help="Why, in your words; shown to whoever approves."),
         click.option("--dry-run", is_flag=True, help="Rehearse: go the whole way, and send nothing."),
         click.option("--operator", is_flag=True, help="Use the operator's socket."),
@@ -176,13 +176,26 @@ def _sequence(result: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("file")
+@click.argument("what", metavar="FILE|DEVICE.SEQUENCE")
+@click.argument("params", nargs=-1, metavar="[PARAM=VALUE]...")
 @keyed_options
 @socket_option
 @json_option
-def sequence(file: str, socket_: str | None, as_json: bool, **options: Any) -> None:
-    """Run the steps of FILE (- for the standard input) under one key, until the first that is not proven."""
-    _send("sequence.run", _steps(file), socket_, as_json, show=_sequence, **options)
+def sequence(what: str, params: tuple[str, ...], socket_: str | None, as_json: bool, **options: Any) -> None:
+    """Run steps under one key, until the first that is not proven.
+
+    Those of FILE (- for the standard input), or of a sequence that the device's contract has by name.
+    """
+    named = "." in what and "/" not in what and Path(what).suffix not in (".toml", ".json")
+    if named and not Path(what).exists():
+        given: dict[str, Any] = {"sequence": what}
+        if params:
+            given["params"] = dict(_assigned(p) for p in params)
+    elif params:
+        usage("PARAM=VALUE goes with the sequence of a contract, DEVICE.SEQUENCE")
+    else:
+        given = _steps(what)
+    _send("sequence.run", given, socket_, as_json, show=_sequence, **options)
 
 
 @click.command("safe-state")

@@ -27,6 +27,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "safe-state": ("hwtool.cli.act", "safe_state"),
     "op": ("hwtool.cli.act", "op"),
     "wait": ("hwtool.cli.act", "wait"),
+    "contract": ("hwtool.cli.contract", "contract"),
     "settle": ("hwtool.cli.operate", "settle"),
     "hold": ("hwtool.cli.operate", "hold"),
     "release": ("hwtool.cli.operate", "release"),

@@ -102,11 +102,16 @@ def values(result: dict[str, Any]) -> None:
         click.echo(result.get("summary") or "")
         return
     for value in shown:
-        click.echo(f"{value['register']} = {value['raw']}{number(value)}")
+        click.echo(f"{value['register']} = {_shown(value)}{number(value)}")
         for name, field in (value.get("fields") or {}).items():
             click.echo(f"  {name} = {field['raw']}{number(field)}")
     if result.get("verdict"):
         click.echo(f"{result['verdict']}: {result['summary']} (operation {result['id']}, effects {result['effects']})")
+
+
+def _shown(value: dict[str, Any]) -> str:
+    """Text and bytes as they are, everything else as raw hex."""
+    return repr(value["text"]) if "text" in value else str(value.get("hex") or value["raw"])
 
 
 def number(value: dict[str, Any]) -> str:
@@ -138,9 +143,9 @@ def _cell(value: Any) -> str:
 
 
 def value_of(text: str) -> int | str | dict[str, str]:
-    """A value as it is typed: 0x40, low, 1.2V, 230.1."""
+    """A value as it is typed: 0x40, low, 1.2V, 230.1, @file.bin."""
     if text.startswith("@"):
-        usage(f"{text}: values from files are not supported by this version")
+        return {"hex": _bytes_of(text[1:])}
     try:
         return int(text, 0)
     except ValueError:
@@ -151,6 +156,15 @@ def value_of(text: str) -> int | str | dict[str, str]:
     if DECIMAL.fullmatch(text):
         return {"scaled": text}
     return text
+
+
+def _bytes_of(path: str) -> str:
+    """The bytes of a file, for a memory."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  # pathlib costs the everyday verbs their start
+            return file.read().hex()
+    except OSError as error:
+        usage(f"@{path}: {error.strerror or error}")
 
 
 def minted(key: str | None) -> str:

@@ -26,6 +26,7 @@ class RegisterRead:
     Attributes:
         offset_bytes: bytes of the offset on a memory-like bus.
         function: Modbus function code; None elsewhere.
+        bits: how many coils or discrete inputs; None elsewhere.
     """
 
     address: int
@@ -34,6 +35,7 @@ class RegisterRead:
     size_bytes: int
     offset_bytes: int = 1
     function: int | None = None
+    bits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class RegisterWrite:
 
     Attributes:
         atomic: the device takes the data whole or not at all (a proof of non-execution needs it).
+        bits: how many coils; None elsewhere.
     """
 
     address: int
@@ -51,6 +54,7 @@ class RegisterWrite:
     offset_bytes: int = 1
     function: int | None = None
     atomic: bool = True
+    bits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,8 @@ def as_object(transfer: Transfer) -> dict[str, Any]:
                 "offset_bytes": transfer.offset_bytes,
                 "function": transfer.function,
             }
+            if transfer.bits is not None:
+                shown["bits"] = transfer.bits
             if isinstance(transfer, RegisterRead):
                 return shown | {"size_bytes": transfer.size_bytes}
             return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
@@ -201,6 +207,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown["size_bytes"],
                 shown["offset_bytes"],
                 shown["function"],
+                shown.get("bits"),
             )
         case "write":
             return RegisterWrite(
@@ -211,6 +218,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown["offset_bytes"],
                 shown["function"],
                 shown["atomic"],
+                shown.get("bits"),
             )
         case "message":
             return Message(int(shown["address"], 0), bytes.fromhex(shown["data"]), shown["read_bytes"])

@@ -3,7 +3,8 @@
 Rules
 - A banked access is selector writes, the access, and the restoring writes, in this order, under one bus lock. A
   selector that already has its value is not written; restoring goes backwards. `known` holds the selectors' values.
-- A field update writes one whole value; the fields left alone get what `judge_update` says.
+- A field update writes one whole value; the fields left alone get what `judge_update` says. Where a contract names
+  addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear.
 - A Modbus register of one word is written with function 06 where the device has it, else 16; longer ones with 16, and
   where a device has only 06, word by word: then part of the value can be written and the rest not.
 """
@@ -13,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from hwtool_contracts.judge_write import UpdateJudgement
-from hwtool_contracts.model import Contract, Register, Space
+from hwtool_contracts.model import Alias, BusyRetry, Contract, Opcode, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
-from hwtool_registers.bus import RegisterRead, RegisterWrite, Transfer
+from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
 
 
 class Role(StrEnum):
@@ -39,12 +41,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Where a register's bytes are in the answers: access number, first byte, number of bytes."""
+    """Where a register's bytes are in the answers: access number, first byte, number of bytes (-1: a line of text)."""
 
     register: str
     access: int
     start: int
     size_bytes: int
+
+    def of(self, answers: Sequence[bytes]) -> bytes:
+        """The bytes in the answers, fewer than wanted where fewer came; of a line, the whole of it."""
+        data = answers[self.access]
+        return data if self.size_bytes < 0 else data[self.start : self.start + self.size_bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,14 @@ class Plan:
     Attributes:
         steps: in the order they are sent.
         pieces: for reads: where each value is found in the answers to the access steps.
+        busy_retry: how an access is sent again whose device proved to be busy; None: never.
+        delay_after_ms: how long the device is left alone after the last of them.
     """
 
     steps: tuple[Step, ...]
     pieces: tuple[Piece, ...] = ()
+    busy_retry: BusyRetry | None = None
+    delay_after_ms: int = 0
 
     @property
     def accesses(self) -> tuple[Step, ...]:
@@ -82,7 +93,10 @@ def plan_read(
 ) -> Plan:
     """Read registers, each in a transfer of its own, in order; `count` elements of a FIFO in one transfer."""
     accesses = [Step(Role.ACCESS, r.name, read_transfer(contract, address, r, r.size_bytes * count)) for r in registers]
-    pieces = tuple(Piece(r.name, index, 0, r.size_bytes * count) for index, r in enumerate(registers))
+    pieces = tuple(
+        Piece(r.name, index, 0, -1 if r.space is Space.LINE else r.size_bytes * count)
+        for index, r in enumerate(registers)
+    )
     return Plan(_banked(contract, address, registers[0], accesses, known), pieces)
 
 
@@ -93,7 +107,7 @@ def plan_block_read(contract: Contract, address: int, registers: Sequence[Regist
     pieces = []
     start = 0
     for register in registers:
-        pieces.append(Piece(register.name, 0, start, register.size_bytes))
+        pieces.append(Piece(register.name, 0, start, -1 if register.space is Space.LINE else register.size_bytes))
         start += register.size_bytes
     return Plan(_banked(contract, address, registers[0], [access], known), tuple(pieces))
 
@@ -120,6 +134,34 @@ def plan_block_write(
     return Plan(_banked(contract, address, first, accesses, known))
 
 
+def plan_alias_write(
+    contract: Contract, address: int, register: Register, value: int, mask: int, known: Mapping[str, int]
+) -> Plan:
+    """Change the bits of `mask` to those of `value` by writing ones where they set, clear or, else, toggle.
+
+    For toggling, `value` has the bits that must change.
+
+    Raises:
+        ValueError: the register has no such addresses.
+    """
+    acting: list[tuple[Alias, int]] = []
+    if register.set_at is not None and register.clear_at is not None:
+        acting = [(register.set_at, value & mask), (register.clear_at, mask & ~value)]
+    elif register.toggle_at is not None:
+        acting = [(register.toggle_at, value & mask)]
+    else:
+        raise ValueError(f"{register.name} has no addresses that set, clear or toggle")
+    offset_bytes = contract.access.offset_bytes
+    accesses = []
+    for alias, ones in acting:
+        if ones:
+            data = to_bytes(register, ones << alias.shift)
+            at, offset = _place(contract, address, alias.at, len(data))
+            write = RegisterWrite(at, register.space, offset, data, offset_bytes)
+            accesses.append(Step(Role.ACCESS, register.name, write))
+    return Plan(_banked(contract, address, register, accesses, known))
+
+
 def _banked(
     contract: Contract, address: int, register: Register, accesses: list[Step], known: Mapping[str, int]
 ) -> tuple[Step, ...]:
@@ -128,30 +170,105 @@ def _banked(
     bank = contract.banks[register.bank]
     select: list[Step] = []
     restore: list[Step] = []
+
+    def put(role: Role, name: str, raw: int, steps: list[Step]) -> None:
+        target = contract.registers[name]
+        (transfer,) = write_transfers(contract, address, target, to_bytes(target, raw))
+        steps.append(Step(role, name, transfer))
+
+    held = {s.register: known[s.register] for s in bank.select}
     for selector in bank.select:
-        target = contract.registers[selector.register]
-        prior = known[target.name]
+        prior = held[selector.register]
         wanted = (prior & ~selector.mask) | selector.value
         if prior == wanted:
             continue
-        for role, raw, steps in ((Role.SELECT, wanted, select), (Role.RESTORE, prior, restore)):
-            (transfer,) = write_transfers(contract, address, target, to_bytes(target, raw))
-            steps.append(Step(role, target.name, transfer))
-    return (*select, *accesses, *(reversed(restore) if bank.restore == "prior" else ()))
+        held[selector.register] = wanted
+        put(Role.SELECT, selector.register, wanted, select)
+        if bank.restore == "prior":
+            put(Role.RESTORE, selector.register, prior, restore)
+    restore.reverse()
+    for selector in () if isinstance(bank.restore, str) else bank.restore:
+        afterwards = (held[selector.register] & ~selector.mask) | selector.value
+        if afterwards != held[selector.register]:
+            held[selector.register] = afterwards
+            put(Role.RESTORE, selector.register, afterwards, restore)
+    return (*select, *accesses, *restore)
 
 
-def read_transfer(contract: Contract, address: int, register: Register, size_bytes: int) -> RegisterRead:
-    """The one transfer that reads `size_bytes` at the register's offset."""
-    function = {Space.HOLDING: 3, Space.INPUT: 4}.get(register.space)
-    return RegisterRead(address, register.space, register.offset, size_bytes, contract.access.offset_bytes, function)
+READ_FUNCTIONS: Final = {Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3, Space.INPUT: 4}
 
 
-def write_transfers(contract: Contract, address: int, register: Register, data: bytes) -> list[RegisterWrite]:
-    """The transfers that write `data` at the register's offset: one, or a word each on a Modbus device without 16."""
+def _place(contract: Contract, address: int, offset: int, size_bytes: int) -> tuple[int, int]:
+    """Address and offset in the transfer: bits of an offset may stand in the address, and one may mean "increment"."""
+    i2c = contract.access.i2c
+    if i2c is None:
+        return address, offset
+    if i2c.offset_bits_in_address:
+        address, offset = address | offset >> 8 * contract.access.offset_bytes, offset & _low(contract)
+    if i2c.increment_mask and size_bytes > 1:
+        offset |= i2c.increment_mask
+    return address, offset
+
+
+def _low(contract: Contract) -> int:
+    return (1 << 8 * contract.access.offset_bytes) - 1
+
+
+def _opcode(register: Register, opcode: Opcode) -> bytes:
+    return register.offset.to_bytes(opcode.code_bytes, "big") + bytes(opcode.dummy_bytes)
+
+
+def read_transfer(
+    contract: Contract, address: int, register: Register, size_bytes: int
+) -> RegisterRead | Message | Line:
+    """The one transfer that reads `size_bytes` at the register's offset.
+
+    Raises:
+        ValueError: a line that cannot be asked for.
+    """
+    if register.read_code is not None:
+        at = register.offset.to_bytes(contract.access.offset_bytes, "big")
+        return Message(address, bytes([register.read_code]) + at, size_bytes)
+    if register.opcode is not None:
+        return Message(address, _opcode(register, register.opcode), size_bytes)
+    if register.phrase is not None:
+        if register.phrase.query is None:
+            raise ValueError(f"{register.name} has no query")
+        return Line(register.phrase.query, True)
+    function = READ_FUNCTIONS.get(register.space)
+    bits = register.width_bits if register.space.of_bits else None
+    address, offset = _place(contract, address, register.offset, size_bytes)
+    return RegisterRead(address, register.space, offset, size_bytes, contract.access.offset_bytes, function, bits)
+
+
+def write_transfers(
+    contract: Contract, address: int, register: Register, data: bytes
+) -> list[RegisterWrite | Message | Line]:
+    """The transfers that write `data` at the register's offset.
+
+    One; or a page each for a part of a memory, or a word each on a Modbus device without function 16.
+
+    Raises:
+        ValueError: a line that cannot be set.
+    """
     offset_bytes = contract.access.offset_bytes
     modbus = contract.access.modbus
+    if register.opcode is not None:
+        return [Message(address, _opcode(register, register.opcode) + data, 0)]
+    if register.phrase is not None:
+        if register.phrase.set is None:
+            raise ValueError(f"{register.name} cannot be set")
+        return [Line(register.phrase.set.replace("{value}", data.decode("ascii")), False)]
     if register.space is Space.MEMORY or modbus is None:
-        return [RegisterWrite(address, register.space, register.offset, data, offset_bytes)]
+        return [
+            RegisterWrite(*_split(contract, address, register, register.offset + at, part), part, offset_bytes)
+            for at, part in _pages(register, data)
+        ]
+    if register.space is Space.COIL:
+        one = register.width_bits == 1 and (5 in modbus.functions or not modbus.functions)
+        function, bits = 5 if one else 15, register.width_bits
+        atomic = one or modbus.atomic_multi
+        return [RegisterWrite(address, Space.COIL, register.offset, data, offset_bytes, function, atomic, bits)]
     functions = modbus.functions or frozenset({6, 16})
     single = len(data) == 2
     if 16 in functions and not (single and 6 in functions):
@@ -163,6 +280,24 @@ def write_transfers(contract: Contract, address: int, register: Register, data: 
         )
         for index in range(len(data) // 2)
     ]
+
+
+def _split(contract: Contract, address: int, register: Register, offset: int, data: bytes) -> tuple[int, Space, int]:
+    """Address, space and offset of a write in a memory space."""
+    address, offset = _place(contract, address, offset, len(data))
+    return address, register.space, offset
+
+
+def _pages(register: Register, data: bytes) -> list[tuple[int, bytes]]:
+    """The data cut where a page ends, each piece with its distance from the first."""
+    if not register.page_bytes:
+        return [(0, data)]
+    pieces, at = [], 0
+    while at < len(data):
+        room = register.page_bytes - (register.offset + at) % register.page_bytes
+        pieces.append((at, data[at : at + room]))
+        at += room
+    return pieces
 
 
 def updated_value(register: Register, judged: UpdateJudgement, current: int | None, changes: Mapping[str, int]) -> int:
@@ -194,7 +329,10 @@ def pieces_of(plan: Plan, contract: Contract, answers: Sequence[bytes]) -> dict[
     values: dict[str, list[int]] = {}
     for piece in plan.pieces:
         register = contract.registers[piece.register]
-        data = answers[piece.access][piece.start : piece.start + piece.size_bytes]
+        data = piece.of(answers)
+        if piece.size_bytes < 0:
+            values[piece.register] = [from_bytes(register, data)]
+            continue
         size = register.size_bytes
         if len(data) != piece.size_bytes:
             raise ValueError(f"{register.name}: {piece.size_bytes} bytes were asked for, {len(data)} came")

@@ -43,11 +43,20 @@ class Slot:
         width_bits: bits it has.
         quantity: how they are understood.
         values: names of raw values.
+        exponent: of linear16, as another register holds it; None: it has not been read.
+        scale: as another register chooses it; None: the quantity's own.
     """
 
     width_bits: int
     quantity: Quantity
     values: Mapping[str, int]
+    exponent: int | None = None
+    scale: Decimal | None = None
+
+    @property
+    def step(self) -> Decimal | int:
+        """What one unit of the decoded number is."""
+        return self.scale or self.quantity.scale or 1
 
 
 def decode(slot: Slot, raw: int) -> Decimal | None:
@@ -57,21 +66,42 @@ def decode(slot: Slot, raw: int) -> Decimal | None:
         return None
     with localcontext() as context:
         context.prec = EXACT_DIGITS
-        return number * (slot.quantity.scale or 1) + (slot.quantity.add or 0)
+        return number * slot.step + (slot.quantity.add or 0)
 
 
 def _number(slot: Slot, raw: int) -> Decimal | None:
     match slot.quantity.encoding:
         case Encoding.UNSIGNED:
             return Decimal(raw)
-        case Encoding.TWOS_COMPLEMENT:
-            return Decimal(raw - (1 << slot.width_bits) if raw >> (slot.width_bits - 1) else raw)
+        case Encoding.TWOS_COMPLEMENT | Encoding.DECIMAL:
+            return Decimal(_signed(raw, slot.width_bits))
         case Encoding.BCD:
             digits = f"{raw:x}"
             return Decimal(digits) if digits.isdecimal() else None
         case Encoding.FLOAT32 | Encoding.FLOAT64 as encoding:
             number = as_float(encoding, raw)
             return Decimal(shortest(encoding, number)) if math.isfinite(number) else None
+        case Encoding.LINEAR11:
+            return _signed(raw & 0x7FF, 11) * _two_to(_signed(raw >> 11, 5))
+        case Encoding.LINEAR16:
+            return None if slot.exponent is None else raw * _two_to(slot.exponent)
+        case Encoding.TEXT | Encoding.BYTES:
+            return None
+
+
+def _signed(raw: int, width_bits: int) -> int:
+    return raw - (1 << width_bits) if raw >> (width_bits - 1) else raw
+
+
+def _two_to(exponent: int) -> Decimal:
+    """A power of two, exactly."""
+    return Decimal(1 << exponent) if exponent >= 0 else Decimal(1) / Decimal(1 << -exponent)
+
+
+def as_text(slot: Slot, raw: int) -> str:
+    """The characters that the bits are; what fills up the end is left out, what is no ASCII is escaped."""
+    data = raw.to_bytes(max(1, (raw.bit_length() + 7) // 8), "big").rstrip(b"\0 ")
+    return data.decode("ascii", "backslashreplace")
 
 
 def as_float(encoding: Encoding, raw: int) -> float:
@@ -110,9 +140,7 @@ def encode(slot: Slot, given: Value) -> int:
     if isinstance(given, ValueObject):
         if given.scaled is not None:
             return _encode_scaled(slot, given)
-        raise ValueFault(
-            "a number, a name or a scaled value (text and blocks are not supported by this version)", "text"
-        )
+        return _encode_bytes(slot, given)
     if isinstance(given, str):
         if given in slot.values:
             return slot.values[given]
@@ -122,6 +150,10 @@ def encode(slot: Slot, given: Value) -> int:
     top = (1 << slot.width_bits) - 1
     if not 0 <= raw <= top:
         raise ValueFault(f"a raw value from 0 to {top:#x} ({slot.width_bits} bits)", given)
+    if slot.quantity.encoding is Encoding.TEXT:
+        text = raw.to_bytes((raw.bit_length() + 7) // 8, "big").rstrip(b"\0")
+        if not all(0x20 <= byte < 0x7F for byte in text):
+            raise ValueFault("printable ASCII characters", given)
     return raw
 
 
@@ -146,9 +178,21 @@ def _encode_scaled(slot: Slot, given: ValueObject) -> int:
     with localcontext() as context:
         context.prec = EXACT_DIGITS
         plain = wanted - (slot.quantity.add or 0)
-        plain /= slot.quantity.scale or 1
+        plain /= slot.step
     if slot.quantity.encoding in FLOATS:
         return _encode_float(slot, plain, given)
+    if slot.quantity.encoding is Encoding.LINEAR11:
+        return _encode_linear11(slot, plain, given)
+    if slot.quantity.encoding is Encoding.LINEAR16:
+        if slot.exponent is None:
+            raise ValueFault(f"a raw value ({slot.quantity.exponent_from} holds the exponent)", given.scaled)
+        with localcontext() as context:
+            context.prec = EXACT_DIGITS
+            plain /= _two_to(slot.exponent)
+    if slot.quantity.encoding in (Encoding.TEXT, Encoding.BYTES):
+        raise ValueFault("text" if slot.quantity.encoding is Encoding.TEXT else "bytes, as hex", given.scaled)
+    if slot.quantity.scale_from is not None and slot.scale is None:
+        raise ValueFault(f"a raw value ({slot.quantity.scale_from} chooses the scale)", given.scaled)
     candidates = sorted({plain.to_integral_value(ROUND_FLOOR), plain.to_integral_value(ROUND_CEILING)})
     if len(candidates) > 1 or plain != candidates[0]:
         if given.round != "nearest":
@@ -161,13 +205,50 @@ def _encode_scaled(slot: Slot, given: ValueObject) -> int:
 def _scaled(slot: Slot, number: Decimal) -> Decimal:
     with localcontext() as context:
         context.prec = EXACT_DIGITS
-        return (number * (slot.quantity.scale or 1) + (slot.quantity.add or 0)).normalize()
+        return (number * slot.step + (slot.quantity.add or 0)).normalize()
+
+
+def _encode_bytes(slot: Slot, given: ValueObject) -> int:
+    """The raw bits of `{"hex": …}` or `{"text": …}`."""
+    encoding, size = slot.quantity.encoding, slot.width_bits // 8
+    if given.hex is not None:
+        if encoding is not Encoding.BYTES:
+            raise ValueFault("a number, a name or a scaled value (hex is for memories)", "hex")
+        try:
+            data = bytes.fromhex(given.hex)
+        except ValueError:
+            raise ValueFault("hex digits, two a byte", given.hex[:40]) from None
+        if len(data) != size:
+            raise ValueFault(f"exactly {size} byte(s)", f"{len(data)} byte(s)")
+        return int.from_bytes(data, "big")
+    if encoding is not Encoding.TEXT or given.text is None:
+        raise ValueFault("a number, a name or a scaled value (text is for registers of text)", "text")
+    if not given.text.isascii() or not given.text.isprintable() or not 1 <= len(given.text) <= size:
+        raise ValueFault(f"1 to {size} printable ASCII characters", given.text[:40])
+    return int.from_bytes(given.text.encode(), "big")
+
+
+def _encode_linear11(slot: Slot, plain: Decimal, given: ValueObject) -> int:
+    """Eleven bits of mantissa and five of exponent: the smallest exponent that holds the number exactly, or nearly."""
+    for exponent in range(-16, 16):
+        with localcontext() as context:
+            context.prec = EXACT_DIGITS
+            mantissa = plain / _two_to(exponent)
+            nearest = mantissa.to_integral_value(ROUND_HALF_EVEN)
+        if -1024 <= nearest <= 1023:
+            if nearest != mantissa and given.round != "nearest":
+                shown = [_scaled(slot, m * _two_to(exponent)) for m in (mantissa // 1, mantissa // 1 + 1)]
+                raise ValueFault(
+                    f'a value the bits can hold: {shown[0]} or {shown[1]}, or "round": "nearest"', given.scaled
+                )
+            return (exponent & 0x1F) << 11 | int(nearest) & 0x7FF
+    raise ValueFault("a number of eleven bits times a power of two up to 2^15", given.scaled)
 
 
 def _integral(slot: Slot, number: int, given: ValueObject) -> int:
     width = slot.width_bits
     match slot.quantity.encoding:
-        case Encoding.TWOS_COMPLEMENT:
+        case Encoding.TWOS_COMPLEMENT | Encoding.DECIMAL:
             low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
         case Encoding.BCD:
             digits, rest = divmod(width, 4)

@@ -35,6 +35,7 @@ from hwtool_registers.buses.modbus import exception_answer
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
 from hwtool_sim.input_buffer import InputBuffer
+from hwtool_sim.spaces import line, message, read_bits, write_bits
 
 LOG_LENGTH: Final = 10_000
 
@@ -77,7 +78,7 @@ class SimBus:
         self.clock = clock
         self.plugged = True
         self._sleep = sleep
-        self._input: InputBuffer[tuple[RegisterRead | RegisterWrite, Answer]] = InputBuffer()
+        self._input: InputBuffer[tuple[Transfer, Answer]] = InputBuffer()
         self._unpowered = False
 
     @property
@@ -140,30 +141,49 @@ class SimBus:
 
     def carry(self, transfer: Transfer) -> tuple[Answer, float | None]:
         """The answer of a transfer, and how long it takes to come (None: no time); waits for nothing."""
-        if isinstance(transfer, Message | Line):
-            self._note(transfer)
-            return Rejected(f"the simulated bus does not carry {type(transfer).__name__}", "not-sent"), None
         if not self.plugged:
             self._note(transfer)
             return Rejected("the simulated bus is unplugged", "port-not-opened"), None
+        if self._busy(transfer):
+            self._note(transfer)
+            return Rejected("no acknowledge: the device is writing", "address-nack"), None
         self._input.arrived(self.clock())  # emptied before the request: what came by now is nobody's
         taken = self.take(transfer)
         hangs = taken.loss is not None and taken.loss.kind is FaultKind.HANG and taken.said is not None
         return self._answer(transfer, taken), taken.loss.hang_s if hangs and taken.loss is not None else None
 
-    def take(self, transfer: RegisterRead | RegisterWrite) -> Taken:
+    def _address(self, transfer: Transfer) -> int:
+        """The address of the chip that a transfer is for; some chips answer at several, a line has the only chip."""
+        if isinstance(transfer, Line):
+            return next(iter(self.chips), 0)
+        for address, chip in self.chips.items():
+            i2c = chip.contract.access.i2c
+            bits = 0 if i2c is None else i2c.offset_bits_in_address
+            if address == transfer.address >> bits << bits:
+                return address
+        return transfer.address
+
+    def _busy(self, transfer: Transfer) -> bool:
+        chip = self.chips.get(self._address(transfer))
+        return chip is not None and chip.busy_place is None and chip.busy_until_s > self.clock()
+
+    def take(self, transfer: Transfer) -> Taken:
         """Take a transfer to its chip through the planned faults."""
         self._note(transfer)
-        access = "read" if isinstance(transfer, RegisterRead) else "write"
-        struck = strike(self.faults, transfer.address, access, transfer.offset)
-        chip, loss = self.chips.get(transfer.address), struck.loss
+        address, space = self._address(transfer), _space_of(transfer)
+        struck = strike(self.faults, address, _access_of(transfer), _offset_of(transfer))
+        chip, loss = self.chips.get(address), struck.loss
         said: Confirmed | NotThere | None = None
         if chip is not None:
+            if chip.busy_place is not None and chip.busy_until_s <= self.clock():
+                chip.show_busy(chip.busy_place, False)
             for event in struck.before:
-                _happen(chip, event, transfer.space)
+                _happen(chip, event, space)
             said = _act(chip, transfer, loss)
+            if chip.cycle_ms:
+                chip.busy_until_s, chip.cycle_ms = self.clock() + chip.cycle_ms / 1000, 0
             for event in struck.after:
-                _happen(chip, event, transfer.space)
+                _happen(chip, event, space)
         if loss is not None and loss.kind is FaultKind.UNPLUG:
             self.unplug(power=loss.power)
         return Taken(said, loss)
@@ -172,15 +192,16 @@ class SimBus:
         self.log.append(transfer)
         self.transfers += 1
 
-    def _answer(self, transfer: RegisterRead | RegisterWrite, taken: Taken) -> Answer:
+    def _answer(self, transfer: Transfer, taken: Taken) -> Answer:
         """What the bus sees of it."""
         kind = None if taken.loss is None else taken.loss.kind
         if kind is FaultKind.NACK:
             return Rejected("no acknowledge at the address (planned fault)", "address-nack")
         if kind is FaultKind.UNPLUG:
             return Ambiguous(Sent.DATA, "the bus vanished (planned fault: unplug)")
-        if transfer.address not in self.chips and kind is not FaultKind.REQUEST_LOST:
-            return Rejected(f"no acknowledge at {transfer.address:#04x}", "address-nack")
+        address = self._address(transfer)
+        if address not in self.chips and kind is not FaultKind.REQUEST_LOST:
+            return Rejected(f"no acknowledge at {address:#04x}", "address-nack")
         if kind is FaultKind.DATA_NACK and taken.loss is not None:
             taken_bytes = f"after {taken.loss.after_bytes} data byte(s)"
             return Ambiguous(Sent.DATA, f"no acknowledge {taken_bytes} (planned fault)")
@@ -211,6 +232,37 @@ class SimBus:
         self._input.arrived(max(until_s, self.clock()))
 
 
+def _space_of(transfer: Transfer) -> Space:
+    match transfer:
+        case RegisterRead() | RegisterWrite():
+            return transfer.space
+        case Message():
+            return Space.COMMAND
+        case Line():
+            return Space.LINE
+
+
+def _access_of(transfer: Transfer) -> str:
+    match transfer:
+        case RegisterRead() | Line(expects_reply=True):
+            return "read"
+        case Message(read_bytes=int(size)) if size:
+            return "read"
+        case _:
+            return "write"
+
+
+def _offset_of(transfer: Transfer) -> int:
+    """Where a transfer goes, for faults that are meant for one place: an offset, an opcode; 0 for a line."""
+    match transfer:
+        case RegisterRead() | RegisterWrite():
+            return transfer.offset
+        case Message(write=write):
+            return int.from_bytes(write[:4], "big")
+        case Line():
+            return 0
+
+
 def _happen(chip: Chip, event: Fault, space: Space) -> None:
     """An event at a chip; what it has not at this moment, another master cannot write."""
     if event.kind is FaultKind.RESET:
@@ -226,7 +278,7 @@ def _happen(chip: Chip, event: Fault, space: Space) -> None:
             return
 
 
-def _act(chip: Chip, transfer: RegisterRead | RegisterWrite, loss: Fault | None) -> Confirmed | NotThere | None:
+def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotThere | None:
     """Let the chip act as far as the loss lets it."""
     if loss is not None:
         if loss.kind in NOT_REACHED or (loss.kind is FaultKind.EXCEPTION and not loss.acts):
@@ -241,7 +293,11 @@ def _act(chip: Chip, transfer: RegisterRead | RegisterWrite, loss: Fault | None)
         return refusal
 
 
-def _apply(chip: Chip, transfer: RegisterRead | RegisterWrite) -> Confirmed:
+def _apply(chip: Chip, transfer: Transfer) -> Confirmed:
+    if isinstance(transfer, Message):
+        return Confirmed(message(chip, transfer.write, transfer.read_bytes))
+    if isinstance(transfer, Line):
+        return Confirmed(line(chip, transfer.text, transfer.expects_reply))
     modbus = chip.contract.access.modbus
     functions = modbus.functions if modbus is not None else frozenset()
     if functions and transfer.function is not None and transfer.function not in functions:
@@ -252,13 +308,37 @@ def _apply(chip: Chip, transfer: RegisterRead | RegisterWrite) -> Confirmed:
     if modbus is not None and transfer.space is not Space.MEMORY and size_bytes > 2 * modbus.max_registers:
         limit = f"takes {modbus.max_registers} registers a request"
         raise NotThere(f"{chip.contract.part} {limit}, not {size_bytes // 2}", 0x03)
+    if transfer.space.of_bits:
+        return _apply_bits(chip, transfer)
+    offset = _whole_offset(chip, transfer)
     if isinstance(transfer, RegisterRead):
-        return Confirmed(chip.read(transfer.space, transfer.offset, transfer.size_bytes))
-    chip.write(transfer.space, transfer.offset, transfer.data)
+        return Confirmed(chip.read(transfer.space, offset, transfer.size_bytes))
+    chip.write(transfer.space, offset, transfer.data)
     return Confirmed()
 
 
-def _replies(transfer: RegisterRead | RegisterWrite, taken: Taken) -> list[Answer]:
+def _apply_bits(chip: Chip, transfer: RegisterRead | RegisterWrite) -> Confirmed:
+    bits = transfer.bits or 1
+    if isinstance(transfer, RegisterRead):
+        return Confirmed(read_bits(chip, transfer.space, transfer.offset, bits))
+    write_bits(chip, transfer.space, transfer.offset, bits, transfer.data)
+    return Confirmed()
+
+
+def _whole_offset(chip: Chip, transfer: RegisterRead | RegisterWrite) -> int:
+    """The offset with its bits that stand in the address, and without the one that means "increment"."""
+    i2c, offset = chip.contract.access.i2c, transfer.offset
+    if i2c is None:
+        return offset
+    if i2c.offset_bits_in_address:
+        high = transfer.address & ((1 << i2c.offset_bits_in_address) - 1)
+        offset |= high << 8 * chip.contract.access.offset_bytes
+    if i2c.increment_mask:
+        chip.moves, offset = bool(offset & i2c.increment_mask), offset & ~i2c.increment_mask
+    return offset
+
+
+def _replies(transfer: Transfer, taken: Taken) -> list[Answer]:
     """What comes back for a transfer, late or not."""
     said: Answer = taken.said if isinstance(taken.said, Confirmed) else Rejected(str(taken.said), "no-register")
     match taken.loss:
@@ -270,14 +350,16 @@ def _replies(transfer: RegisterRead | RegisterWrite, taken: Taken) -> list[Answe
             return [Ambiguous(Sent.REPLY, "a fragment of the reply came (planned fault)")]
         case Fault(kind=FaultKind.CORRUPTED):
             return [Ambiguous(Sent.REPLY, "CRC error in the reply (planned fault)")]
-        case Fault(kind=FaultKind.EXCEPTION, code=int(code)):
+        case Fault(kind=FaultKind.EXCEPTION, code=int(code)) if isinstance(transfer, RegisterRead | RegisterWrite):
             return [exception_answer(transfer, code)]
         case _:
             return [said]
 
 
-def _fits(transfer: RegisterRead | RegisterWrite, request: RegisterRead | RegisterWrite) -> bool:
+def _fits(transfer: Transfer, request: Transfer) -> bool:
     """Whether the reply to a request would pass for the reply to a transfer, by what a frame of Modbus RTU holds."""
+    if isinstance(transfer, Message | Line) or isinstance(request, Message | Line):
+        return transfer == request
     if (transfer.address, transfer.function) != (request.address, request.function):
         return False
     match transfer, request:

@@ -13,22 +13,31 @@ from __future__ import annotations
 import difflib
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
-from hwtool_contracts.cross_check import find_place
+from hwtool_contracts.cross_check import find_place, gate_of
 from hwtool_contracts.effects import ACTS_ON_ONES, ACTS_ON_ZEROS, ReadEffect, WriteEffect
-from hwtool_contracts.judge import cells
-from hwtool_contracts.model import Contract, Register, Space, WriteSpec
+from hwtool_contracts.model import Contract, Field, Register, Space, WriteSpec
+from hwtool_contracts.places import cells
 from hwtool_registers.bits import from_bytes, to_bytes
+from hwtool_sim.memory import SimMemory
 
-UNDECLARED = frozenset(
-    {ReadEffect.UNKNOWN, ReadEffect.MODIFY, ReadEffect.MODIFY_EXTERNAL, ReadEffect.TRIGGER, ReadEffect.CLAIM}
-)
+UNDECLARED = frozenset({ReadEffect.UNKNOWN, ReadEffect.MODIFY, ReadEffect.MODIFY_EXTERNAL, ReadEffect.TRIGGER})
 
 
 def _stays(register: Register) -> bool:
     """Whether a burst stays at the address: a FIFO that declares one, also where other addresses move on."""
     return ReadEffect.POP in register.read.effects and register.read.max_burst is not None
+
+
+def _checked(register: Register, data: bytes) -> int:
+    """The value of a whole write with CRCs; what comes with a wrong one is not taken."""
+    try:
+        return from_bytes(register, data)
+    except ValueError as error:
+        raise NotThere(f"{register.name}: {error}") from error
 
 
 class NotThere(Exception):
@@ -43,6 +52,43 @@ class NotThere(Exception):
         self.exception = exception
 
 
+@dataclass(frozen=True, slots=True)
+class _Door:
+    """A way to a register: its own offset, or an alias where ones set, clear or toggle its bits."""
+
+    register: Register
+    first: int
+    acts: Literal["set", "clear", "toggle"] | None = None
+    shift: int = 0
+
+    def through(self, raw: int, mask: int, held: int) -> tuple[int, int]:
+        """The value and the bits that a write through this door comes to."""
+        if self.register.write_mask and self.acts is None:
+            return raw, mask & (raw & self.register.write_mask) >> (self.register.width_bits // 2)
+        ones = (raw & mask) >> self.shift
+        match self.acts:
+            case None:
+                return raw, mask
+            case "set":
+                return ones, ones
+            case "clear":
+                return 0, ones
+            case "toggle":
+                return held ^ ones, ones
+
+
+def _doors(register: Register) -> Iterator[_Door]:
+    yield _Door(register, register.offset)
+    for at in register.also_at:
+        yield _Door(register, at)
+    if register.set_at is not None:
+        yield _Door(register, register.set_at.at, "set", register.set_at.shift)
+    if register.clear_at is not None:
+        yield _Door(register, register.clear_at.at, "clear", register.clear_at.shift)
+    if register.toggle_at is not None:
+        yield _Door(register, register.toggle_at.at, "toggle", register.toggle_at.shift)
+
+
 class Chip:
     """One simulated chip.
 
@@ -54,11 +100,20 @@ class Chip:
         foreign: register writes by another master, likewise; these are not in `executed`.
         pulses: how often a pulse, command or self-clearing bit fired, by register.
         nonce: changes with every reset; the evidence of a restart.
+        memories: by name; they outlast a reset.
+        cycle_ms: how long the write just taken keeps the chip busy; `busy_until_s`, until when it is;
+            `busy_place`, the register or field that shows it meanwhile, None: it does not acknowledge.
+        moves: whether the transfer at work moves the pointer, where a bit of the offset says so.
     """
 
     def __init__(self, contract: Contract, at_power_on: Callable[[Chip], None] = lambda _: None) -> None:
         self.contract = contract
         self._at_power_on = at_power_on
+        self.memories = {name: SimMemory(memory) for name, memory in contract.memories.items()}
+        self.cycle_ms = 0
+        self.busy_until_s = float("-inf")
+        self.busy_place: str | None = None
+        self.moves = True
         self.executed: Counter[tuple[str, str]] = Counter()
         self.foreign: Counter[tuple[str, str]] = Counter()
         self.pulses: Counter[str] = Counter()
@@ -69,10 +124,11 @@ class Chip:
                 level, part = place
                 mask = level.mask if part is None else part.mask
                 self._levels.setdefault(level.name, []).append((mask, register.name))
-        self._at: dict[tuple[Space, int], list[Register]] = {}
+        self._at: dict[tuple[Space, int], list[_Door]] = {}
         for register in contract.registers.values():
-            for cell in cells(contract, register):
-                self._at.setdefault((register.space, cell), []).append(register)
+            for door in _doors(register):
+                for cell in range(door.first, door.first + len(cells(contract, register))):
+                    self._at.setdefault((register.space, cell), []).append(door)
         self.reset()
 
     def reset(self) -> None:
@@ -86,16 +142,33 @@ class Chip:
             raw = register.reset or 0
             for field in register.fields.values():
                 if field.reset is not None:
-                    raw = (raw & ~field.mask) | (field.reset << field.lsb)
+                    raw = (raw & ~field.mask) | field.placed(field.reset)
             self.values[register.name] = raw
+        self._show_identity()
         self.fifos: dict[str, deque[int]] = {
             r.name: deque() for r in self.contract.registers.values() if ReadEffect.POP in r.read.effects
         }
         self.sent: dict[str, list[int]] = {}
         self.present: dict[str, int] = {}
         self._written_once: dict[str, int] = {}
+        self._restarts = False
         self._last_popped: dict[str, int] = {}
         self._at_power_on(self)
+
+    def _show_identity(self) -> None:
+        """What every chip of the kind has in its identity register, where no reset value says so."""
+        identity = self.contract.identity
+        place = None if identity is None else find_place(self.contract, identity.register)
+        if identity is None or place is None or place[0].reset is not None:
+            return
+        register, field = place
+        if identity.text is not None:
+            raw = int.from_bytes(identity.text.encode("ascii", "replace"), "big")
+        elif identity.equals:
+            raw = identity.equals[0] if field is None else field.placed(identity.equals[0])
+        else:
+            return
+        self.values[register.name] |= raw & register.mask
 
     def read(self, space: Space, offset: int, size_bytes: int) -> bytes:
         """Answer a read of `size_bytes` at an offset, with the effects of every register reached.
@@ -105,10 +178,15 @@ class Chip:
         """
         if size_bytes < 1:
             raise NotThere(f"{self.contract.part}: a read of {size_bytes} bytes", 0x03)
+        memory = self._memory(space, offset)
+        if memory is not None:
+            self.executed[memory.memory.name, "read"] += 1
+            return memory.read(offset, size_bytes)
         reached: list[tuple[Register, int, int]] = []
         at, rest = offset, size_bytes
         while rest > 0:
-            register, inside = self._find(space, at, readable=True)
+            door, inside = self._find(space, at, readable=True)
+            register = door.register
             take = min(register.size_bytes - inside, rest)
             reached.append((register, inside, take))
             rest -= take
@@ -129,24 +207,88 @@ class Chip:
         Raises:
             NotThere: no writable register at one of the offsets reached.
         """
-        reached: list[tuple[Register, int, bytes]] = []
+        memory = self._memory(space, offset)
+        if memory is not None:
+            (self.foreign if foreign else self.executed)[memory.memory.name, "write"] += 1
+            if self.busy_place is not None:
+                return  # it is busy, and ignores it
+            memory.write(offset, data)
+            self.cycle_ms = memory.memory.write_cycle_ms
+            self.show_busy(memory.memory.busy, True)
+            return
+        reached: list[tuple[_Door, int, bytes]] = []
         at, rest = offset, data
         while rest or not reached:
-            register, inside = self._find(space, at, readable=False)
-            take = min(register.size_bytes - inside, len(rest))
+            door, inside = self._find(space, at, readable=False)
+            take = min(door.register.size_bytes - inside, len(rest))
             part, rest = rest[:take], rest[take:]
-            reached.append((register, inside, part))
+            reached.append((door, inside, part))
             if space is not Space.MEMORY:
                 at += take // 2
             elif self._moves_on_write():
                 at += take
         # everything was found: only now does anything happen
-        for register, inside, part in reached:
+        for door, inside, part in reached:
+            register = door.register
+            if register.crc is not None:
+                self._write_register(register, _checked(register, part), register.mask, self.executed)
+                continue
             whole, touched = bytearray(register.size_bytes), bytearray(register.size_bytes)
             whole[inside : inside + len(part)] = part
             touched[inside : inside + len(part)] = b"\xff" * len(part)
             raw, mask = from_bytes(register, bytes(whole)), from_bytes(register, bytes(touched))
+            raw, mask = self._through(door, space, raw, mask)
             self._write_register(register, raw, mask, self.foreign if foreign else self.executed)
+
+    def _through(self, door: _Door, space: Space, raw: int, mask: int) -> tuple[int, int]:
+        """The value and the bits of a register that a write at a place comes to.
+
+        Where one place has a half that clears and one that sets, each acts with the bits below the next; what is set
+        and cleared at once is set.
+        """
+        register, held = door.register, self.values[door.register.name]
+        doors = [d for d in self._at.get((space, door.first), []) if d.register is register and d.acts is not None]
+        if door.acts is None or len(doors) < 2:
+            return door.through(raw, mask, held)
+        value = changed = 0
+        for one in sorted(doors, key=lambda d: d.acts == "set"):
+            bits = min((d.shift - one.shift for d in doors if d.shift > one.shift), default=register.width_bits)
+            window = ((1 << bits) - 1) << one.shift
+            part, touched = one.through(raw & window, mask & window, held)
+            value, changed = (value & ~touched) | (part & touched), changed | touched
+        return value, changed
+
+    def show_busy(self, place: str | None, busy: bool) -> None:
+        """Set or clear what shows that a write cycle runs; None: it shows by not acknowledging."""
+        self.busy_place = place if busy else None
+        found = None if place is None else find_place(self.contract, place)
+        if found is not None:
+            register, field = found
+            bits = register.mask if field is None else field.mask
+            self.values[register.name] = self.values[register.name] & ~bits | (bits & -bits if busy else 0)
+
+    def _memory(self, space: Space, offset: int) -> SimMemory | None:
+        if space is not Space.MEMORY:
+            return None
+        return next((m for m in self.memories.values() if m.holds(offset)), None)
+
+    def read_register(self, register: Register) -> int:
+        """One read of a register, with its effects."""
+        return self._read_register(register)
+
+    def write_register(self, register: Register, raw: int, mask: int | None = None, *, foreign: bool = False) -> None:
+        """One write of a register, with its effects."""
+        counted = self.foreign if foreign else self.executed
+        self._write_register(register, raw, register.mask if mask is None else mask, counted)
+
+    def find_bit(self, space: Space, at: int, readable: bool) -> tuple[Register, int]:
+        """The register that a coil or discrete input belongs to, and which of its bits it is.
+
+        Raises:
+            NotThere: there is none.
+        """
+        door, _ = self._find(space, at, readable)
+        return door.register, at - door.first
 
     def write_by_another(self, register: str, value: int) -> None:
         """Another master writes the whole of a register, whatever bank it is in."""
@@ -172,32 +314,39 @@ class Chip:
 
     def _moves_on_read(self, space: Space) -> bool:
         i2c = self.contract.access.i2c
-        return space is not Space.MEMORY or i2c is None or i2c.auto_increment in ("read", "both")
+        return space is not Space.MEMORY or i2c is None or (self.moves and i2c.auto_increment in ("read", "both"))
 
     def _moves_on_write(self) -> bool:
         i2c = self.contract.access.i2c
-        return i2c is None or i2c.auto_increment in ("write", "both")
+        return i2c is None or (self.moves and i2c.auto_increment in ("write", "both"))
 
-    def _find(self, space: Space, at: int, readable: bool) -> tuple[Register, int]:
-        """The register that answers at a place, and the byte inside it, given what the selectors hold.
+    def _find(self, space: Space, at: int, readable: bool) -> tuple[_Door, int]:
+        """The way to the register that answers at a place, and the byte inside it, given what the selectors hold.
 
         Where several registers share a place, the first declared answers: storage of its own for each, since a
         contract does not say which bits they share.
         """
-        for register in self._at.get((space, at), []):
+        for door in self._at.get((space, at), []):
+            register = door.register
+            if readable and door.acts is not None:
+                continue
             if not (register.access.readable if readable else register.access.writable):
                 continue
             if register.bank is not None and not self._selected(register.bank):
                 continue
-            step = at - register.offset
-            return register, step if space is Space.MEMORY else 2 * step
+            step = at - door.first
+            return door, 2 * step if space.of_words else step
         raise NotThere(f"{self.contract.part}: nothing {'to read' if readable else 'to write'} at {at:#x}")
 
     def _selected(self, bank: str) -> bool:
         return all(self.values[s.register] & s.mask == s.value for s in self.contract.banks[bank].select)
 
     def _open(self, gate: str | None, beside: Register) -> bool:
-        return gate is None or self._look(gate, beside) != 0
+        if gate is None:
+            return True
+        name, value = gate_of(gate)
+        held = self._look(name, beside)
+        return held != 0 if value is None else held == value
 
     def _look(self, name: str, beside: Register) -> int:
         """The value of REG or REG.FIELD, without any effect."""
@@ -206,7 +355,7 @@ class Chip:
             raise NotThere(name)
         register, field = place
         raw = self._held(register)
-        return raw if field is None else (raw & field.mask) >> field.lsb
+        return raw if field is None else field.taken(raw)
 
     def _held(self, register: Register) -> int:
         raw = self.values[register.name]
@@ -227,6 +376,8 @@ class Chip:
                 shut |= field.mask
         pops = ReadEffect.POP in register.read.effects
         answer = self._pop(register) if pops else self._held(register)
+        if ReadEffect.CLAIM in register.read.effects:
+            return self._claim(register)
         effects = [(register.mask, register.read)] if not register.fields else []
         covered = 0
         for field in register.fields.values():
@@ -276,12 +427,25 @@ class Chip:
                 frozen = self.present[other.name] & mask
                 self.values[other.name] = (self.values[other.name] & ~mask) | frozen
 
+    def _claim(self, register: Register) -> int:
+        """Test and set: all ones if it was free, 0 if it is taken; a declared state field shows it."""
+        free = self.values[register.name] == 0
+        self.values[register.name] = register.mask
+        if register.read.state is not None:
+            place = find_place(self.contract, register.read.state, register)
+            if place is not None and place[1] is not None:
+                self.values[place[0].name] |= place[1].mask
+        return register.mask if free else 0
+
     def _pop(self, register: Register) -> int:
         fifo = self.fifos[register.name]
         if fifo:
             self._last_popped[register.name] = fifo.popleft()
             return self._last_popped[register.name]
-        return self._last_popped.get(register.name, 0) if register.read.when_empty == "last" else 0
+        told = register.read.when_empty
+        if register.phrase is not None and told is not None:
+            return int.from_bytes(told.encode("ascii", "replace"), "big")  # a line of text answers with a text
+        return self._last_popped.get(register.name, 0) if told == "last" else 0
 
     def _write_register(self, register: Register, raw: int, touched: int, counted: Counter[tuple[str, str]]) -> None:
         counted[register.name, "write"] += 1
@@ -291,27 +455,38 @@ class Chip:
         for field in register.fields.values():
             covered |= field.mask
             if field.access.writable and field.reserved is None and self._open(field.write.gate, register):
-                self._write_bits(register, field.write, raw, field.mask & touched, field.lsb)
+                self._write_bits(register, field.write, raw, field.mask & touched, 0, field)
         loose = register.mask & ~covered & touched
         if loose:
             self._write_bits(register, register.write, raw, loose, 0)
+        if not register.width_bits:  # a bare opcode: that it came is all there is
+            self._set_off(register.write)
+            self._fire(register, register.write)
+        if self._restarts:
+            self.reset()
 
-    def _write_bits(self, register: Register, spec: WriteSpec, raw: int, mask: int, lsb: int) -> None:
+    def _write_bits(
+        self, register: Register, spec: WriteSpec, raw: int, mask: int, lsb: int, field: Field | None = None
+    ) -> None:
         name = register.name
         if spec.mask is not None:
-            mask &= spec.mask << lsb
+            mask &= spec.mask << lsb if field is None else field.placed(spec.mask)
         if not mask:
             return
         held = self.values[name]
         acting = mask & (
             raw if spec.effect in ACTS_ON_ONES else ~raw if spec.effect in ACTS_ON_ZEROS else register.mask
         )
+        if acting:
+            self._set_off(spec)
         match spec.effect:
             case WriteEffect.STORE | WriteEffect.STAGED | WriteEffect.UNLOCK:
                 held = (held & ~mask) | (raw & mask)
                 self._mirror(register, spec, raw & mask, mask)
             case WriteEffect.ONE_TO_CLEAR | WriteEffect.ZERO_TO_CLEAR | WriteEffect.CLEAR:
                 held &= ~acting
+                if spec.effect is WriteEffect.CLEAR:
+                    self._clear_affected(register, spec)
             case WriteEffect.ONE_TO_SET | WriteEffect.ZERO_TO_SET | WriteEffect.SET:
                 held |= acting
             case WriteEffect.LOCK:
@@ -336,6 +511,22 @@ class Chip:
         if spec.effect not in (WriteEffect.SELF_CLEARING, WriteEffect.PULSE, WriteEffect.COMMAND, WriteEffect.PUSH):
             self.values[name] = held & register.mask
 
+    def _set_off(self, spec: WriteSpec) -> None:
+        """What any write sets off besides its own effect."""
+        self._restarts = self._restarts or spec.resets is not None
+        for target in spec.triggers:
+            self.pulses[target] += 1
+
+    def _clear_affected(self, register: Register, spec: WriteSpec) -> None:
+        """What a write that clears clears elsewhere."""
+        for target in spec.affects:
+            place = find_place(self.contract, target, register)
+            if place is not None:
+                other, field = place
+                self.values[other.name] &= ~(other.mask if field is None else field.mask)
+                if other.name in self.fifos:
+                    self.fifos[other.name].clear()
+
     def _mirror(self, register: Register, spec: WriteSpec, part: int, mask: int) -> None:
         """A store that is proved at another register is kept there too (a port and its latch)."""
         if spec.verify is not None and spec.verify.register is not None:
@@ -347,6 +538,8 @@ class Chip:
     def _fire(self, register: Register, spec: WriteSpec) -> None:
         """A pulse or command: count it, empty the FIFOs it affects, move its declared signals."""
         self.pulses[register.name] += 1
+        if spec.effect is WriteEffect.CLEAR:
+            self._clear_affected(register, spec)
         for target in spec.affects if spec.effect is not WriteEffect.PUSH else ():
             affected = find_place(self.contract, target, register)
             if affected is not None and affected[0].name in self.fifos:

@@ -252,17 +252,26 @@ class SimConnection:
         self._socket.close()
 
 
+def _named(name: str | list[str]) -> Contract:
+    """The contract of a name, or of a list of a name and those of the overlays laid over it."""
+    return find_contract(name) if isinstance(name, str) else find_contract(name[0], None, name[1:])
+
+
 def main() -> None:
     """`python -m hwtool_sim --socket PATH --chips '{"BUS": {"32": "mcp23017"}}' [--lines '{"BUS": "PATH"}']`."""
     parser = argparse.ArgumentParser(prog="hwtool_sim", description="simulated chips behind a Unix socket")
     parser.add_argument("--socket", required=True)
-    parser.add_argument("--chips", required=True, help="JSON object: bus to address to contract name or path")
+    parser.add_argument(
+        "--chips",
+        required=True,
+        help="JSON object: bus to address to contract name or path, or a list of it and overlays",
+    )
     parser.add_argument("--lines", default="{}", help="JSON object: bus to the path where its Modbus line is linked")
     arguments = parser.parse_args()
     os.umask(0o177)
     try:
         chips = {
-            bus: {int(address, 0): find_contract(name) for address, name in on_it.items()}
+            bus: {int(address, 0): _named(name) for address, name in on_it.items()}
             for bus, on_it in json.loads(arguments.chips).items()
         }
         lines = json.loads(arguments.lines)

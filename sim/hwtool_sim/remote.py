@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
 
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, Sent, Transfer, as_object
@@ -32,7 +32,7 @@ class RemoteSimBus:
         self,
         path: str,
         bus: str,
-        chips: dict[int, str] | None,
+        chips: Mapping[int, str | list[str]] | None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

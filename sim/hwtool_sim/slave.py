@@ -19,6 +19,8 @@ from hwtool_sim.chip import NotThere
 from hwtool_sim.faults import Fault, FaultKind
 
 FRAGMENT_BYTES: Final = 3
+MAX_READ_BITS: Final = 2000  # coils of one frame: 6.1
+MAX_WRITE_BITS: Final = 1968  # 6.11
 MAX_READ: Final = 125  # registers of one frame: 6.3
 MAX_WRITE: Final = 123  # 6.12
 NO_SUCH_FUNCTION: Final = 0x01
@@ -29,9 +31,9 @@ def length_of(begun: bytes) -> int | None:
     """How long the request frame is that begins like this; None: not known (yet)."""
     if len(begun) < 2:
         return None
-    if begun[1] in (3, 4, 6):
+    if begun[1] in (1, 2, 3, 4, 5, 6):
         return 8
-    if begun[1] == 16 and len(begun) > 6:
+    if begun[1] in (15, 16) and len(begun) > 6:
         return 9 + begun[6]
     return None
 
@@ -45,12 +47,27 @@ def request_in(frame: bytes, access: BusAccess | None) -> RegisterRead | Registe
     offset_bytes = 1 if access is None else access.offset_bytes
     modbus = None if access is None else access.modbus
     unit, function, body = frame[0], frame[1], frame[2:-2]
-    if function not in (3, 4, 6, 16):
+    if function not in (1, 2, 3, 4, 5, 6, 15, 16):
         return NO_SUCH_FUNCTION
-    if len(body) < 4 or (function != 16 and len(body) != 4):
+    if len(body) < 4 or (function not in (15, 16) and len(body) != 4):
         return NO_SUCH_QUANTITY
     offset, word = int.from_bytes(body[:2], "big"), int.from_bytes(body[2:4], "big")
     match function:
+        case 1 | 2:
+            if not 1 <= word <= MAX_READ_BITS:
+                return NO_SUCH_QUANTITY
+            bits = Space.COIL if function == 1 else Space.DISCRETE
+            return RegisterRead(unit, bits, offset, (word + 7) // 8, offset_bytes, function, word)
+        case 5:
+            if word not in (0x0000, 0xFF00):
+                return NO_SUCH_QUANTITY
+            return RegisterWrite(unit, Space.COIL, offset, bytes([word >> 15]), offset_bytes, 5, True, 1)
+        case 15:
+            data = body[5:]
+            if not 1 <= word <= MAX_WRITE_BITS or body[4] != len(data) or len(data) != (word + 7) // 8:
+                return NO_SUCH_QUANTITY
+            atomic = word == 1 or (modbus is not None and modbus.atomic_multi)
+            return RegisterWrite(unit, Space.COIL, offset, data, offset_bytes, 15, atomic, word)
         case 3 | 4:
             if not 1 <= word <= MAX_READ:
                 return NO_SUCH_QUANTITY
@@ -76,7 +93,7 @@ def replies_to(frame: bytes, taken: Taken) -> list[bytes]:
     unit, function = frame[0], frame[1]
     match taken.said:
         case Confirmed(data):
-            reply = framed(frame[:2] + bytes([len(data)]) + data) if function in (3, 4) else framed(frame[:6])
+            reply = framed(frame[:2] + bytes([len(data)]) + data) if function in (1, 2, 3, 4) else framed(frame[:6])
         case NotThere() as refusal:
             reply = exception_frame(unit, function, refusal.exception)
         case None:

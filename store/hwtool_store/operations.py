@@ -500,6 +500,26 @@ class HoldRow:
     since_ns: int
 
 
+def last_written(conn: sqlite3.Connection, locus: str, generation: int, register: str) -> int | None:
+    """The value that a register of a locus was written last in this generation; None if it cannot be told.
+
+    A write whose outcome is open, or that was applied in part or never settled as done, hides what was there before.
+    """
+    rows = conn.execute(
+        "SELECT state, verdict, json_extract(request, '$.values.' || json_quote(?)),"
+        " json_extract(response, '$.effects')"
+        " FROM op JOIN device USING(device_id) WHERE locus=? AND op.device_gen=? AND state<>'PENDING'"
+        " AND json_extract(request, '$.values.' || json_quote(?)) IS NOT NULL ORDER BY op_id DESC LIMIT 64",
+        (register, locus, generation, register),
+    )
+    for state, verdict, value, effects in rows.fetchall():
+        if verdict in ("applied", "satisfied") and state == "DONE":
+            return int(value, 16)
+        if not (state == "DONE" and verdict in ("not_applied", "denied") and effects == "none"):
+            return None
+    return None
+
+
 def holds(conn: sqlite3.Connection) -> list[HoldRow]:
     """Every hold that a person put on."""
     rows = conn.execute("SELECT locus, by, why, since_ns FROM hold JOIN device USING(device_id)").fetchall()

@@ -13,7 +13,6 @@ from hwtool_contracts.judge import (
     may_merge,
     may_poll,
     may_repeat_read,
-    overlapping,
     refuse_as_clean,
     refuse_as_effectful,
 )
@@ -29,6 +28,7 @@ from hwtool_contracts.judge_write import (
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Contract, Owner, Verify
 from hwtool_contracts.native import parse_contract
+from hwtool_contracts.places import overlapping
 
 TOY = """
 schema = 1
@@ -374,9 +374,15 @@ def test_update_when_a_neighbour_has_no_neutral_value_then_it_is_named(text: str
 
 
 def test_update_when_the_read_is_not_clean_then_refused_naming_the_field_in_the_way() -> None:
-    judged = update_of(bundled("sc16is750"), "FCR", "RX_FIFO_RESET")
+    text = "read = { effects = ['clear'] }\nfields.A = { bits = '7:4' }\nfields.B = { bits = '3:0' }"
+    judged = update_of(toy(reg("R", 0, text)), "R", "B")
     assert isinstance(judged, Refused)
-    assert (judged.rule, judged.field) == ("unsafe_update", "RX_TRIGGER")
+    assert (judged.rule, judged.field) == ("unsafe_update", "A")
+
+
+def test_update_when_the_register_cannot_be_read_then_the_rest_is_what_was_written_last() -> None:
+    judged = update_of(bundled("sc16is750"), "FCR", "RX_FIFO_RESET")
+    assert judged == UpdateJudgement(True, 0, 0xF9, shadow=True)
 
 
 def test_update_when_loose_bits_have_a_constant_then_no_read_is_needed() -> None:

@@ -10,18 +10,11 @@ import pytest
 from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
 from hwtool_contracts.library import bundled, bundled_names, find_contract
 from hwtool_contracts.model import Encoding, ReadSpec, Space, WriteSpec
-from hwtool_contracts.native import (
-    ACCESS_NOT_YET,
-    CLUSTER_NOT_YET,
-    FIELD_NOT_YET,
-    I2C_NOT_YET,
-    IDENTITY_NOT_YET,
-    REGISTER_NOT_YET,
-    TOP_NOT_YET,
-    load_contract,
-    parse_contract,
-)
+from hwtool_contracts.native import TOP_NOT_YET, load_contract, parse_contract
+from hwtool_contracts.native_access import ACCESS_NOT_YET, I2C_NOT_YET
+from hwtool_contracts.native_registers import FIELD_NOT_YET, REGISTER_NOT_YET
 from hwtool_contracts.native_specs import READ_NOT_YET, WRITE_NOT_YET
+from hwtool_contracts.native_tables import IDENTITY_NOT_YET
 from hwtool_contracts.toml_reader import Faults
 
 HEAD = """
@@ -50,7 +43,26 @@ def faults_of(text: str) -> list[str]:
 
 
 def test_bundled_chips_when_loaded_then_each_is_there_and_unverified() -> None:
-    assert bundled_names() == ["ads1115", "ds3231", "mcp23017", "sc16is750", "sdm120", "tmp102"]
+    assert bundled_names() == [
+        "ads1115",
+        "at24c16",
+        "at24c32",
+        "bme280",
+        "ds3231",
+        "ethernet_phy_c22",
+        "ltc3880",
+        "mcp23017",
+        "mpu6050",
+        "pca9546",
+        "pcf8574",
+        "sc16is750",
+        "sdm120",
+        "sht3x",
+        "tdk_genesys_gh",
+        "tmp102",
+        "w25q128",
+        "waveshare_relay_8ch",
+    ]
     for name in bundled_names():
         contract = bundled(name)
         assert contract.part == name
@@ -202,9 +214,7 @@ NOT_YET = (
     + [("registers.R.fields.F", key) for key in sorted(FIELD_NOT_YET)]
     + [("registers.R.read", key) for key in sorted(READ_NOT_YET)]
     + [("registers.R.write", key) for key in sorted(WRITE_NOT_YET)]
-    + [("clusters.C", key) for key in sorted(CLUSTER_NOT_YET)]
     + [("identity", key) for key in sorted(IDENTITY_NOT_YET)]
-    + [("groups.G", "order")]
 )
 
 
@@ -265,13 +275,15 @@ BROKEN = {
                   "[registers.'C.X']\noffset=3\naccess='rw'", "two registers of one name"),
     "space without modbus": (HEAD + REG + "space = 'holding'", "needs [access.modbus]"),
     "memory without i2c": (MODBUS + REG, "no memory space"),
-    "coils": (MODBUS + REG + "space = 'coil'", "not supported by this version"),
+    "coil that cannot be read": (MODBUS.replace("base = 1", "base = 0\nfunctions = [3]") + REG + "space = 'coil'",
+                                 "functions with 1"),
+    "discrete input written": (MODBUS.replace("base = 1", "base = 0") + REG + "space = 'discrete'", "wanted ro"),
     "modbus width": (MODBUS + REG.replace("= 0", "= 1") + "space = 'holding'\nwidth_bits = 8", "multiple of 16"),
     "modbus stride": (MODBUS + REG.replace("= 0", "= 1") + "space='holding'\ncount=2\nstride_bytes=3", "even number"),
     "modbus below base": (MODBUS + REG + "space = 'holding'", "below the base"),
     "modbus top": (MODBUS + REG.replace("= 0", "= 0x10001") + "space = 'holding'", "ends above 65535"),
     "modbus no base": (MODBUS.replace("base = 1", "max_registers = 4") + REG + "space='holding'", "key is missing"),
-    "modbus function": (MODBUS.replace("base = 1", "base = 0\nfunctions = [5]") + REG + "space='input'", "some of 3"),
+    "modbus function": (MODBUS.replace("base = 1", "base = 0\nfunctions = [7]") + REG + "space='input'", "some of 1"),
     "modbus unreadable": (MODBUS.replace("base = 1", "base = 0\nfunctions = [4, 6]") + REG + "space='holding'",
                           "no function to read"),
     "modbus unwritable": (MODBUS.replace("base = 1", "base = 0\nfunctions = [3]") + REG + "space='holding'",
@@ -279,7 +291,9 @@ BROKEN = {
     "input rw": (MODBUS + REG.replace("= 0", "= 1") + "space = 'input'", "cannot be written"),
     "float width": (HEAD + REG + "encoding = 'float32'", "has 32 bits"),
     "signed float": (HEAD + REG + "width_bits = 32\nencoding = 'float32'\nsigned = true", "does not go with"),
-    "encoding later": (HEAD + REG + "encoding = 'linear11'", "not supported by this version"),
+    "linear11 of 8 bits": (HEAD + REG + "encoding = 'linear11'", "width_bits = 16"),
+    "bytes of a register": (HEAD + REG + "encoding = 'bytes'", "a [memories.NAME]"),
+    "linear16 without exponent": (HEAD + REG + "width_bits = 16\nencoding = 'linear16'", "exponent_from with linear16"),
     "encoding unheard": (HEAD + REG + "encoding = 'grey'", "not in the vocabulary"),
     "zero scale": (HEAD + REG + "scale = 0", "loses the value"),
     "nan scale": (HEAD + REG + "scale = nan", "finite number"),
@@ -287,7 +301,7 @@ BROKEN = {
     "limits order": (HEAD + REG + "write = { effect = 'store', limits = { min = 2, max = 1 } }", "above max"),
     "approval how": (HEAD + REG + "write = { effect = 'store', approval = 'maybe' }", "none or required"),
     "verify how": (HEAD + REG + "write = { effect = 'store', verify = 'hope' }", "read_back, signal or none"),
-    "verify later": (HEAD + REG + "write = { effect = 'store', verify = { by = 'read_back', tolerance = 1 } }",
+    "verify later": (HEAD + REG + "write = { effect = 'store', verify = { by = 'read_back', consumes = true } }",
                      "not supported by this version"),
     "verify nothing": (HEAD + REG + "write = { effect = 'store', verify = 'signal' }", "needs signals"),
     "verify write-only": (HEAD + REG.replace("rw", "wo") + "write = { effect = 'store', verify = 'read_back' }",
@@ -310,7 +324,8 @@ BROKEN = {
                         "cannot be read"),
     "no bank": (HEAD + REG + "bank = 'B'", "no such bank"),
     "empty bank": (HEAD + REG + "[banks.B]\nselect = []", "no selector"),
-    "bank restore": (HEAD + REG + "[banks.B]\nselect=[{register='R', value=1}]\nrestore=[1]", "not supported"),
+    "bank restore": (HEAD + REG + "[banks.B]\nselect=[{register='R', value=1}]\nrestore=[1]", "wrong type"),
+    "bank restore word": (HEAD + REG + "[banks.B]\nselect=[{register='R', value=1}]\nrestore='x'", "not in the vocabulary"),
     "bank mask": (HEAD + REG + "[banks.B]\nselect=[{register='R', value=2, mask=1}]", "bits outside the mask"),
     "bank wide": (HEAD + REG + "[banks.B]\nselect=[{register='R', value=2, mask=0x1FF}]", "wider than the register"),
     "bank nobody": (HEAD + REG + "[banks.B]\nselect=[{register='Q', value=2}]", "no such register"),

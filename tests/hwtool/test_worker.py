@@ -283,11 +283,13 @@ def test_dispatch_when_the_source_is_read_then_its_sends_stand_in_no_other_loop_
         for loop in ast.walk(tree)
         if isinstance(loop, ast.For | ast.While | ast.AsyncFor)
         and any(
-            (isinstance(n, ast.Attribute) and n.attr == "send_once") or (isinstance(n, ast.Name) and n.id == "_send")
+            (isinstance(n, ast.Attribute) and n.attr == "send_once")
+            or (isinstance(n, ast.Name) and n.id in ("_send", "_sent"))
             for n in ast.walk(loop)
         )
     ]
-    assert sorted(loops) == ["parts", "plan.steps"]  # a safe state's entries, and the steps of a plan
+    # a safe state's entries, the steps of a plan, and a device that proved to be busy where its contract says so
+    assert sorted(loops) == ["parts", "plan.steps", "while"]
 
 
 # --- the engine over a wedged bus -------------------------------------------------------------------------------

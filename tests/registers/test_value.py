@@ -91,8 +91,8 @@ REFUSED: list[tuple[Slot, Value, str]] = [
     (slot(8), "0x100", "0 to 0xff"),
     (slot(8), "hi", "an integer, a hex string"),
     (slot(1, values={"low": 0, "high": 1}), "hihg", "one of low, high"),
-    (slot(8), ValueObject(text="abc"), "not supported by this version"),
-    (slot(8), ValueObject(hex="00"), "not supported by this version"),
+    (slot(8), ValueObject(text="abc"), "text is for registers of text"),
+    (slot(8), ValueObject(hex="00"), "hex is for memories"),
 ]
 
 

@@ -79,8 +79,8 @@ REJECTED: list[tuple[str, Transfer, str, str]] = [
         "mcp23017 takes 1 byte(s) of offset",
         "no-register",
     ),
-    ("message", Message(0x20, b"\x00", 1), "the simulated bus does not carry Message", "not-sent"),
-    ("line", Line("*IDN?", True), "the simulated bus does not carry Line", "not-sent"),
+    ("message", Message(0x20, b"\x00", 1), "mcp23017 has no command 00", "no-register"),
+    ("line", Line("*IDN?", True), "mcp23017 does not know '*IDN?'", "no-register"),
 ]
 
 

@@ -20,7 +20,9 @@ def chip_of(part: str) -> Chip:
 
 
 def test_power_on_when_a_part_is_bundled_then_a_bench_has_something_in_it() -> None:
-    assert sorted(AT_POWER_ON) == bundled_names()
+    # the parts of the bench; the others come up with their reset values
+    assert set(AT_POWER_ON) <= set(bundled_names())
+    assert len(AT_POWER_ON) == 6
 
 
 @pytest.mark.parametrize("part", bundled_names())

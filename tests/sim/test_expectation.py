@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hwtool_contracts.effects import WriteEffect
 from hwtool_contracts.expect import expectation
 from hwtool_contracts.library import bundled, bundled_names
-from hwtool_contracts.model import Contract, Register
+from hwtool_contracts.model import Contract, Register, Space
 from hwtool_registers.bits import to_bytes
 from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.chip import Chip
@@ -29,7 +29,10 @@ def written(contract: Contract, register: Register, value: int, prior: int) -> C
     if register.bank is not None:
         for selector in contract.banks[register.bank].select:
             chip.values[selector.register] = selector.value
-    chip.write(register.space, register.offset, to_bytes(register, value))
+    if register.space in (Space.COMMAND, Space.LINE, Space.COIL):
+        chip.write_register(register, value)
+    else:
+        chip.write(register.space, register.offset, to_bytes(register, value))
     return chip
 
 
@@ -101,6 +104,7 @@ BUNDLED = [
     for part in bundled_names()
     for register in bundled(part).registers.values()
     if register.access.writable
+    and not any(s.resets for s in (register.write, *(f.write for f in register.fields.values())))
 ]
 
 

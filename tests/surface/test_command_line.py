@@ -217,3 +217,49 @@ VALUES = [
 @pytest.mark.parametrize(("text", "wanted"), VALUES)
 def test_value_when_typed_then_understood(text: str, wanted: object) -> None:
     assert value_of(text) == wanted
+
+
+LOCKED = """
+schema = 1
+part = "locked"
+vendor = "nobody"
+title = "a register behind a key"
+source = "made for a test"
+[access]
+[access.i2c]
+addresses = [0x20]
+[registers.KEY]
+offset = 0
+access = "wo"
+write = { effect = "unlock", verify = "none", source = "made for a test" }
+[registers.CR]
+offset = 1
+access = "rw"
+read = { effects = ["none"], provenance = "generated", source = "made for a test" }
+write = { effect = "store", unlock = "SET", provenance = "generated", source = "made for a test" }
+[sequences.SET]
+params = ["value"]
+steps = [
+    { do = "write", register = "KEY", value = 0x45 },
+    { do = "write", register = "CR", value = "$value" },
+    { do = "write", register = "KEY", value = 0 },
+]
+"""
+
+
+def test_locked_register_when_refused_then_the_sequence_that_is_named_can_be_typed(tmp_path: Path) -> None:
+    (tmp_path / "locked.toml").write_text(LOCKED)
+    board = (
+        "name = 'b'\napproval_mode = 'self'\n[buses.b]\nkind = 'sim'\n"
+        f"[devices.z]\ncontract = '{tmp_path}/locked.toml'\nbus = 'b'\naddress = 0x20\n"
+    )
+    with RunningDaemon(board) as daemon:
+        refused = command_line(daemon, "write", "z.CR=3")
+        assert refused.returncode == 5 and "z.SET" in refused.stderr
+        done = command_line(daemon, "sequence", "z.SET", "value=3")
+        assert done.returncode == 0, done.stderr
+        assert "step 3 write" in done.stdout
+        assert "z.CR = 0x03" in command_line(daemon, "read", "z.CR").stdout
+        assert command_line(daemon, "sequence", "z.SET").returncode == 2
+        assert command_line(daemon, "sequence", "nothing.toml").returncode == 2
+        assert command_line(daemon, "sequence", "-", "a=1").returncode == 2

@@ -22,7 +22,6 @@ from typing import Final, Literal
 
 import serial
 
-from hwtool_contracts.model import Space
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
@@ -74,6 +73,10 @@ class RtuSettings:
     gap_ms: float | None = None
 
 
+COIL_ON: Final = b"\xff\x00"
+COIL_OFF: Final = b"\x00\x00"
+
+
 def crc16(data: bytes) -> int:
     """The CRC of a frame without its CRC."""
     crc = 0xFFFF
@@ -97,6 +100,12 @@ def request_of(transfer: RegisterRead | RegisterWrite) -> bytes:
     """
     head = bytes([transfer.address, transfer.function or 0]) + transfer.offset.to_bytes(2, "big")
     match transfer:
+        case RegisterRead(function=1 | 2, bits=int(bits)) if 1 <= bits <= 2000:
+            return framed(head + bits.to_bytes(2, "big"))
+        case RegisterWrite(function=5, bits=1) if len(transfer.data) == 1:
+            return framed(head + (COIL_ON if transfer.data[0] else COIL_OFF))
+        case RegisterWrite(function=15, bits=int(bits)) if 1 <= bits <= 1968 and len(transfer.data) == (bits + 7) // 8:
+            return framed(head + bits.to_bytes(2, "big") + bytes([len(transfer.data)]) + transfer.data)
         case RegisterRead(function=3 | 4) if transfer.size_bytes % 2 == 0 and 2 <= transfer.size_bytes <= 250:
             return framed(head + (transfer.size_bytes // 2).to_bytes(2, "big"))
         case RegisterWrite(function=6) if len(transfer.data) == 2:
@@ -210,7 +219,7 @@ class ModbusRtu:
 
     def perform(self, transfer: Transfer) -> Answer:
         """Send one request frame and wait for its reply; see the bus contract."""
-        if isinstance(transfer, Message | Line) or transfer.space not in (Space.HOLDING, Space.INPUT):
+        if isinstance(transfer, Message | Line) or not transfer.space.modbus:
             return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
         request = request_of(transfer)
         try:

@@ -1,0 +1,103 @@
+"""How a chip answers where there are no offsets of bytes: to opcodes, to lines of text, at coils."""
+
+from __future__ import annotations
+
+from hwtool_contracts.model import Register, Space
+from hwtool_registers.bits import from_bytes, to_bytes
+from hwtool_sim.chip import Chip, NotThere
+
+
+def message(chip: Chip, write: bytes, read_bytes: int) -> bytes:
+    """Take a message of a device that is driven by opcodes: code, what follows it, and the answer.
+
+    Raises:
+        NotThere: no command of this code, or not of this length.
+    """
+    for memory in chip.memories.values():
+        code = memory.memory.read_code
+        if code is not None and read_bytes and write[:1] == bytes([code]):
+            chip.executed[memory.memory.name, "read"] += 1
+            return memory.read(int.from_bytes(write[1 : 1 + chip.contract.access.offset_bytes], "big"), read_bytes)
+    register, rest = _command(chip, write, read_bytes)
+    if read_bytes:
+        if read_bytes != register.size_bytes:
+            raise NotThere(f"{chip.contract.part}: {register.name} answers {register.size_bytes} bytes")
+        return to_bytes(register, chip.read_register(register))
+    if len(rest) != register.size_bytes:
+        raise NotThere(f"{chip.contract.part}: {register.name} takes {register.size_bytes} bytes, not {len(rest)}")
+    try:
+        raw = from_bytes(register, rest) if rest else 0
+    except ValueError as error:
+        raise NotThere(f"{chip.contract.part}: {register.name}: {error}") from error
+    chip.write_register(register, raw)
+    return b""
+
+
+def _command(chip: Chip, write: bytes, read_bytes: int) -> tuple[Register, bytes]:
+    """The command whose code a message begins with, the longest first, and what follows code and dummies."""
+    found = [r for r in chip.contract.registers.values() if r.opcode is not None]
+    for register in sorted(found, key=lambda r: -(r.opcode.code_bytes if r.opcode else 0)):
+        opcode = register.opcode
+        if opcode is None or register.access.readable is not bool(read_bytes):
+            continue
+        code = register.offset.to_bytes(opcode.code_bytes, "big")
+        head = len(code) + opcode.dummy_bytes
+        if write[: len(code)] == code and len(write) >= head:
+            return register, write[head:]
+    raise NotThere(f"{chip.contract.part} has no command {write[:4].hex()}")
+
+
+def line(chip: Chip, text: str, expects_reply: bool) -> bytes:
+    """Take a line of text; answers with the text of a value, where one is asked for.
+
+    Raises:
+        NotThere: no register is asked for or set like this.
+    """
+    for register in chip.contract.registers.values():
+        phrase = register.phrase
+        if phrase is None:
+            continue
+        if expects_reply and phrase.query == text:
+            return to_bytes(register, chip.read_register(register))
+        if not expects_reply and phrase.set is not None:
+            head, placed, tail = phrase.set.partition("{value}")
+            fits = text.startswith(head) and text.endswith(tail) and len(text) >= len(head) + len(tail)
+            if not (fits if placed else text == phrase.set):
+                continue
+            given = text[len(head) : len(text) - len(tail)] if placed else ""
+            try:
+                raw = from_bytes(register, given.encode("ascii")) if placed else 0
+            except ValueError as error:
+                raise NotThere(f"{chip.contract.part}: {error}") from error
+            chip.write_register(register, raw)
+            return b""
+    raise NotThere(f"{chip.contract.part} does not know {text[:40]!r}")
+
+
+def read_bits(chip: Chip, space: Space, offset: int, bits: int) -> bytes:
+    """Coils or discrete inputs from an address on, eight to a byte.
+
+    Raises:
+        NotThere: there is none at one of the addresses.
+    """
+    reached = [chip.find_bit(space, offset + i, readable=True) for i in range(bits)]
+    named = {register.name: register for register, _ in reached}
+    held = {name: chip.read_register(register) for name, register in named.items()}
+    value = sum(((held[register.name] >> inside) & 1) << i for i, (register, inside) in enumerate(reached))
+    return value.to_bytes((bits + 7) // 8, "little")
+
+
+def write_bits(chip: Chip, space: Space, offset: int, bits: int, data: bytes, *, foreign: bool = False) -> None:
+    """Write coils from an address on.
+
+    Raises:
+        NotThere: there is none at one of the addresses.
+    """
+    value = int.from_bytes(data, "little")
+    changes: dict[str, tuple[Register, int, int]] = {}
+    for i in range(bits):
+        register, inside = chip.find_bit(space, offset + i, readable=False)
+        _, raw, mask = changes.get(register.name, (register, 0, 0))
+        changes[register.name] = (register, raw | ((value >> i) & 1) << inside, mask | 1 << inside)
+    for register, raw, mask in changes.values():
+        chip.write_register(register, raw, mask, foreign=foreign)

@@ -1,0 +1,172 @@
+"""What a reading of the format by fresh eyes found: each way round a rule of a contract, closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwtool_contracts.effects import WriteEffect
+from hwtool_contracts.native import parse_contract
+from hwtool_contracts.overlay import lay_over
+from hwtool_contracts.toml_reader import Faults, parse_toml
+from hwtool_registers.plan import plan_alias_write
+from tests.hwtool.conftest import DEFAULTS, I2C, KEY, KEY2, Lab, Play, error_of, reg, toy_board
+
+STORE = "provenance = 'generated', source = 'rtl'"
+BASE = parse_contract(I2C + reg("A", 0) + reg("B", 1), "toy.toml")
+HEAD = 'base = "toy.toml"\nbase_sha256 = "00"\n'
+SEEN = 'provenance = "reviewed", seen = "page", source = "DS 1"'
+
+
+def test_base_when_changed_then_what_keeps_a_write_back_stays() -> None:
+    said = "limits = { max = 5 }, irreversible = true, approval = 'required', max_rate_per_min = 1, gate = 'B'"
+    text = HEAD + f"[registers.A]\nwrite = {{ effect = 'store', {said}, {SEEN} }}\n"
+    text += f"[registers.B]\nread = {{ effects = ['none'], {SEEN} }}\n"
+    made = lay_over(BASE, "11", text.replace(", gate = 'B'", ""), "over.toml").contract.registers["A"].write
+    assert made.effect is WriteEffect.UNKNOWN
+    assert made.limits is not None and made.limits.maximum == 5
+    assert (made.irreversible, made.approval, made.max_rate_per_min) == (True, "required", 1)
+
+
+@pytest.mark.parametrize("name", ["A", '"*"'])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "read = { effects = ['none'] }",
+        "read = { effects = ['none'], provenance = 'asserted' }",
+        "write = { effect = 'store' }",
+        "fields.F = { bits = 0, read = { effects = ['none'] } }",
+    ],
+)
+def test_correction_when_it_makes_harmless_and_names_nothing_seen_then_a_fault(name: str, said: str) -> None:
+    with pytest.raises(Faults, match="an overlay says what was seen"):
+        lay_over(BASE, "00", HEAD + f"[registers.{name}]\n{said}\n", "over.toml")
+
+
+FIELDS = "fields.LOW = { bits = '3:0' }\nfields.HI = { bits = '7:4' }\n"
+LIMITED = f"write = {{ effect = 'store', limits = {{ max = 100 }}, {STORE} }}\n{FIELDS}"
+
+
+@pytest.mark.parametrize("alias", ["set_at = 4\nclear_at = 5\n", "toggle_at = 4\n"])
+def test_alias_when_the_register_has_limits_then_an_update_keeps_them(play: Play, tmp_path: Path, alias: str) -> None:
+    async def scenario(lab: Lab) -> None:
+        error = error_of(await lab.ask("reg.update", register="toy.R", fields={"HI": 15}, key=KEY))
+        assert (error["code"], error["rule"]) == ("refused", "out_of_limits")
+        error = error_of(await lab.ask("reg.write", register="toy.R", value=0xF0, mask=0xF0, key=KEY2))
+        assert error["rule"] == "out_of_limits"
+        assert lab.writes("R") == 0
+
+    play(scenario, toy_board(tmp_path, reg("R", 0, alias + LIMITED)))
+
+
+def test_field_when_it_has_a_write_of_its_own_then_what_keeps_the_register_back_keeps_it_back(
+    play: Play, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        assert (await lab.ask("reg.update", register="toy.R", fields={"F": 1}, key=KEY)).ok
+        error = error_of(await lab.ask("reg.update", register="toy.R", fields={"F": 0}, key=KEY2))
+        assert error["code"] == "rate_limited"
+
+    rest = f"write = {{ effect = 'store', max_rate_per_min = 1, {STORE} }}\n"
+    play(
+        scenario,
+        toy_board(tmp_path, reg("R", 0, rest + f"fields.F = {{ bits = 0, write = {{ effect = 'store', {STORE} }} }}")),
+    )
+
+
+def test_write_when_a_mask_half_says_which_bits_then_these_are_looked_for(play: Play, tmp_path: Path) -> None:
+    async def scenario(lab: Lab) -> None:
+        lab.chip().values["M"] = 0x00F0
+        done = await lab.ask("reg.write", register="toy.M", value=0x0F03, key=KEY)
+        assert (done.verdict, lab.chip().values["M"] & 0xFF) == ("applied", 0xF3)
+
+    play(scenario, toy_board(tmp_path, reg("M", 0, "width_bits = 16\nwrite_mask_bits = '15:8'\n")))
+
+
+@pytest.mark.parametrize("restore", ["'none'", "[{ register = 'SEL', value = 1 }]"])
+def test_bank_when_the_contract_leaves_the_selector_elsewhere_then_a_read_does_not_move_it(
+    play: Play, tmp_path: Path, restore: str
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["toy.X"])).ok
+        left = lab.chip().values["SEL"]
+        writes = lab.writes("SEL")
+        assert (await lab.ask("reg.read", registers=["toy.SEL"])).ok
+        assert (lab.writes("SEL"), lab.chip().values["SEL"]) == (writes, left)
+
+    bank = f"[banks.B]\nselect = [{{ register = 'SEL', value = 2 }}]\nrestore = {restore}\n"
+    play(scenario, toy_board(tmp_path, reg("SEL", 0), reg("X", 1, "bank = 'B'"), bank))
+
+
+def test_alias_when_a_bit_of_the_offset_means_increment_then_its_transfer_has_it() -> None:
+    head = I2C.replace('auto_increment = "both"', 'auto_increment = "both"\nincrement_mask = 0x80')
+    contract = parse_contract(
+        head + DEFAULTS + reg("R", 0, "width_bits = 16\nset_at = 0x10\nclear_at = 0x12\n"), "toy.toml"
+    )
+    plan = plan_alias_write(contract, 0x20, contract.registers["R"], 1, 1, {})
+    (step,) = plan.accesses
+    assert step.transfer.offset == 0x90  # type: ignore[union-attr]
+
+
+def test_readdressed_device_when_the_daemon_was_killed_before_the_outcome_then_held_by_the_rule(
+    play: Play, tmp_path: Path
+) -> None:
+    moving = f"write = {{ effect = 'store', readdresses = true, verify = 'none', {STORE} }}"
+    board = toy_board(tmp_path, reg("ADDR", 0, moving))
+
+    async def row_of_a_crash(lab: Lab) -> None:
+        from hwtool.generation import record_orphan
+
+        facts = {"device": "toy", "readdresses": True, "restarts": True}
+        before = lab.device().generation
+        locus = lab.device().locus
+        await lab.daemon.ask(lambda conn: record_orphan(conn, 7, locus, facts, lab.clock.wall_ns()))
+        assert before == lab.device().generation  # it takes effect with the start that found it
+
+    async def next_life(lab: Lab) -> None:
+        hold = lab.device().hold
+        assert hold is not None and "operation 7 may have changed the address" in hold.why
+        assert lab.device().generation > 0
+
+    play(row_of_a_crash, board)
+    play(next_life, board)
+
+
+def test_toml_when_nested_without_end_then_a_fault() -> None:
+    with pytest.raises(Faults, match="nested too deeply"):
+        parse_toml("a = " + "[" * 5000, "deep.toml")
+
+
+def test_write_when_another_register_stands_at_the_same_place_then_what_keeps_that_back_counts(
+    play: Play, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        result = await lab.ask("reg.write", register="toy.SAME", value=0xFF, key=KEY)
+        assert result.status == "pending_approval"
+        memory = await lab.ask("reg.write", register="toy.EE[0:2]", value={"hex": "0102"}, key=KEY2)
+        assert memory.status == "pending_approval"
+        assert lab.chip().executed == {}
+
+    kept = f"write = {{ effect = 'store', approval = 'required', {STORE} }}"
+    memory = "[memories.EE]\noffset = 1\nsize_bytes = 4\npersistence = 'until_reset'\n"
+    memory += f"read = {{ effects = ['none'], {STORE} }}\nwrite = {{ effect = 'store', {STORE} }}\n"
+    board = toy_board(tmp_path, reg("LOCKED", 1, kept), reg("SAME", 1), memory, mode="separate-user")
+    play(scenario, board)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (reg("R", 0) + "[identity]\nregister = 'R'\nequals = 0x1234\n", "does not fit"),
+        ("[registers.'']\noffset = 0\naccess = 'rw'\n", "not a name"),
+        (
+            "[registers.D]\noffset = 0\naccess = 'rw'\ncount = 2\nstride_bytes = 1\ntransfer = 'block'\n"
+            "[groups.D]\nmembers = ['D[0]', 'D[1]']\n",
+            "is the group of its name",
+        ),
+    ],
+)
+def test_contract_when_it_says_what_cannot_be_then_a_fault(text: str, rule: str) -> None:
+    with pytest.raises(Faults, match=rule):
+        parse_contract(I2C + DEFAULTS + text, "toy.toml")
