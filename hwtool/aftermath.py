@@ -7,6 +7,7 @@ that *may* have restarted is a new generation, one that may answer elsewhere is 
 from __future__ import annotations
 
 from hwtool.devices import Device
+from hwtool.generation import parts_of_chip
 from hwtool.resolve import Resolved
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
@@ -22,9 +23,7 @@ class Aftermath:
 
     def __init__(self, daemon: Daemon, resolved: Resolved, op_id: int) -> None:
         self._device = device = resolved.device
-        self._chip = [  # every part of the chip restarts with it
-            d for d in daemon.devices.values() if d.worker is device.worker and d.spec.address == device.spec.address
-        ]
+        self._chip = parts_of_chip(daemon, device)
         self._restarts = any(c.judged.resets for c in resolved.changes)
         self._moves = any(c.judged.readdresses for c in resolved.changes)
         self._why = f"operation {op_id} changes the address of {resolved.device.name}: correct the board"

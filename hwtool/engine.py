@@ -274,7 +274,7 @@ class Engine:
             told = {"device": row.request["device"], "key": row.key, "of": row.principal, "cause": "crash"}
             return daemon.body("unknown", None, None, **told)
 
-        unknown = await daemon.ask(orphans(note, daemon.clock.wall_ns()))
+        unknown = await daemon.ask(orphans(daemon, note))
         daemon.frozen = await daemon.ask(frozen)
         for hold in await daemon.ask(operations.holds):
             held = daemon.device_at(hold.locus)

@@ -10,6 +10,7 @@ from hwtool.outcome import HOST_WORD
 from hwtool.state import Daemon
 from hwtool_store import operations
 from hwtool_store.database import Connection
+from hwtool_store.operations import OpRow
 
 
 async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
@@ -44,14 +45,24 @@ async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
     return evidence
 
 
-def record_orphan(conn: Connection, op_id: int, locus: str, facts: Mapping[str, Any], now_ns: int) -> None:
+def parts_of_chip(daemon: Daemon, device: Device) -> list[Device]:
+    """The devices that restart with this one: itself, and other parts of its chip."""
+    here = device.spec.address
+    return [d for d in daemon.devices.values() if d.worker is device.worker and d.spec.address == here]
+
+
+def record_orphan(daemon: Daemon, conn: Connection, row: OpRow, facts: Mapping[str, Any], now_ns: int) -> None:
     """In the transaction that makes a crashed operation unknown: what it may have done to its device besides.
 
     `facts` are those of its row: today's contract is not asked.
     """
+    locus, device = row.locus, daemon.device_at(row.locus)
+    if locus is None:
+        return  # the header of a sequence: its steps have rows of their own
     if facts.get("restarts"):
-        operations.note_boot(conn, locus, {}, True, now_ns)
+        for one in [locus] if device is None else [d.locus for d in parts_of_chip(daemon, device)]:
+            operations.note_boot(conn, one, {}, True, now_ns)
     if facts.get("readdresses") and locus not in {h.locus for h in operations.holds(conn)}:
-        why = f"operation {op_id} may have changed the address of {facts['device']}: look, and correct the board"
+        why = f"operation {row.op_id} may have changed the address of {facts['device']}: look, and correct the board"
         body = {"at_ns": now_ns, "what": "hold", "device": facts["device"], "by": "rule", "reason": why}
         operations.put_hold(conn, locus, "rule", why, now_ns, body)

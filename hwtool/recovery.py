@@ -274,7 +274,7 @@ async def settle(
     return ended
 
 
-def orphans(note: Callable[[OpRow], dict[str, Any]], now_ns: int) -> Callable[[Connection], list[OpRow]]:
+def orphans(daemon: Daemon, note: Callable[[OpRow], dict[str, Any]]) -> Callable[[Connection], list[OpRow]]:
     """A job for the store: every intent of an older epoch becomes unknown; answers all unknown operations."""
 
     def job(conn: Connection) -> list[OpRow]:
@@ -286,8 +286,7 @@ def orphans(note: Callable[[OpRow], dict[str, Any]], now_ns: int) -> Callable[[C
                     begun = [c.op_id for c in operations.children(conn, row.op_id) if c.state != "DONE"]
                     evidence |= {"op": begun[-1]} if begun else {}
                 operations.to_unknown(conn, row.op_id, {}, evidence, note(row))
-                if row.locus is not None:
-                    record_orphan(conn, row.op_id, row.locus, facts(row), now_ns)
+                record_orphan(daemon, conn, row, facts(row), daemon.clock.wall_ns())
         return operations.in_state(conn, "UNKNOWN")
 
     return job

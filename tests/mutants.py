@@ -543,6 +543,22 @@ MUTANTS = [
         "",
         STRUCTURES + "test_memory_when_a_register_shows_that_it_is_busy_then_it_is_not_accessed",
     ),
+    Mutant(
+        "what a killed write may have done to its device is recorded with its row",
+        "hwtool/recovery.py",
+        "                record_orphan(daemon, conn, row, facts(row), daemon.clock.wall_ns())\n",
+        "",
+        "tests/hwtool/test_found_in_contracts.py::"
+        "test_readdressed_device_when_the_power_went_before_the_outcome_then_held_by_the_rule",
+    ),
+    Mutant(
+        "an overlay makes nothing harmless without saying what was seen",
+        "contracts/hwtool_contracts/overlay.py",
+        "        _check_seen(table)\n        for register in chosen:\n",
+        "        for register in chosen:\n",
+        "tests/hwtool/test_found_in_contracts.py::"
+        "test_correction_when_it_makes_harmless_and_names_nothing_seen_then_a_fault",
+    ),
 ]  # fmt: skip
 
 

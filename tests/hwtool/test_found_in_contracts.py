@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hwtool.carry_out import Finished, carry_out
+from hwtool.config import Board
+from hwtool.dispatch import Intent
+from hwtool.prepare import Prepared
 from hwtool_contracts.effects import WriteEffect
 from hwtool_contracts.native import parse_contract
 from hwtool_contracts.overlay import lay_over
 from hwtool_contracts.toml_reader import Faults, parse_toml
 from hwtool_registers.plan import plan_alias_write
-from tests.hwtool.conftest import DEFAULTS, I2C, KEY, KEY2, Lab, Play, error_of, reg, toy_board
+from hwtool_sim.bus import SimBus
+from tests.hwtool.conftest import DEFAULTS, I2C, KEY, KEY2, FakeClock, Lab, Play, error_of, reg, toy_board
 
 STORE = "provenance = 'generated', source = 'rtl'"
 BASE = parse_contract(I2C + reg("A", 0) + reg("B", 1), "toy.toml")
@@ -109,28 +115,58 @@ def test_alias_when_a_bit_of_the_offset_means_increment_then_its_transfer_has_it
     assert step.transfer.offset == 0x90  # type: ignore[union-attr]
 
 
-def test_readdressed_device_when_the_daemon_was_killed_before_the_outcome_then_held_by_the_rule(
-    play: Play, tmp_path: Path
+def crashed_life(play: Play, board: Board, monkeypatch: pytest.MonkeyPatch, register: str) -> None:
+    """A life that ends by a power cut between the dispatch of a write and its outcome; its disk is `crashed`."""
+
+    async def life(lab: Lab) -> None:
+        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
+            await carry_out(intent, prepared, clock, overtaken)
+            lab.disk_now("crashed")
+            raise RuntimeError("the power is gone")
+
+        monkeypatch.setattr("hwtool.execution.carry_out", dying)
+        await lab.operator("reg.write", register=register, value=1, key=KEY)
+        monkeypatch.setattr("hwtool.execution.carry_out", carry_out)
+
+    play(life, board)
+
+
+def test_readdressed_device_when_the_power_went_before_the_outcome_then_held_by_the_rule(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_buses: dict[str, SimBus]
 ) -> None:
-    moving = f"write = {{ effect = 'store', readdresses = true, verify = 'none', {STORE} }}"
-    board = toy_board(tmp_path, reg("ADDR", 0, moving))
-
-    async def row_of_a_crash(lab: Lab) -> None:
-        from hwtool.generation import record_orphan
-
-        facts = {"device": "toy", "readdresses": True, "restarts": True}
-        before = lab.device().generation
-        locus = lab.device().locus
-        await lab.daemon.ask(lambda conn: record_orphan(conn, 7, locus, facts, lab.clock.wall_ns()))
-        assert before == lab.device().generation  # it takes effect with the start that found it
+    moving = f"write = {{ effect = 'store', readdresses = true, {STORE} }}"
 
     async def next_life(lab: Lab) -> None:
         hold = lab.device().hold
-        assert hold is not None and "operation 7 may have changed the address" in hold.why
-        assert lab.device().generation > 0
+        assert hold is not None and "may have changed the address of toy" in hold.why
 
-    play(row_of_a_crash, board)
-    play(next_life, board)
+    board = toy_board(tmp_path, reg("ADDR", 0, moving))
+    crashed_life(play, board, monkeypatch, "toy.ADDR")
+    play(next_life, board, store="crashed")
+
+
+def test_reset_when_the_power_went_before_the_outcome_then_a_new_generation_of_every_part(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_buses: dict[str, SimBus]
+) -> None:
+    monkeypatch.setattr(SimBus, "boot_evidence", lambda *_: None)  # nothing but the row tells
+    monkeypatch.setitem(type(play)._life.__globals__, "must_agree", lambda *_: None)  # it does not know parts
+    reset = f"write = {{ effect = 'store', resets = 'device', {STORE} }}"
+    clusters = "[clusters.A]\noffset = 0x10\n[clusters.B]\noffset = 0x20\n"
+    rest = f"[clusters.A.registers.RST]\noffset = 0\naccess = 'rw'\n{reset}\n"
+    rest += "[clusters.B.registers.L]\noffset = 0\naccess = 'rw'\n"
+    two = "part = 'A'\n[devices.two]\ncontract = './toy.toml'\nbus = 'b'\naddress = 0x20\npart = 'B'\n"
+    board = toy_board(tmp_path, clusters + rest, device=two)
+    before: dict[str, int] = {}
+
+    async def look(lab: Lab) -> None:
+        before.update({n: lab.device(n).generation for n in ("toy", "two")})
+
+    async def next_life(lab: Lab) -> None:
+        assert {n: lab.device(n).generation - was for n, was in before.items()} == {"toy": 1, "two": 1}
+
+    play(look, board, store="looked")
+    crashed_life(play, board, monkeypatch, "toy.RST")
+    play(next_life, board, store="crashed")
 
 
 def test_toml_when_nested_without_end_then_a_fault() -> None:

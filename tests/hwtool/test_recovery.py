@@ -465,7 +465,7 @@ def test_rules_when_the_operation_is_not_unknown_then_nothing_is_done(play: Play
         done = await lab.ask("reg.write", **PUT)
         assert await run_rules(lab.daemon, done.id or 0, lambda *_: {}) is None
         assert await run_rules(lab.daemon, 999, lambda *_: {}) is None
-        assert await lab.daemon.ask(orphans(lambda _: {}, 0)) == []
+        assert await lab.daemon.ask(orphans(lab.daemon, lambda _: {})) == []
 
     play(life, toy_board(tmp_path, *STORE))
 
