@@ -21,7 +21,7 @@ from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller, may_approve
 from hwtool.prepare import Prepared, plan_object
 from hwtool.rehearsal import plan_digest, rehearsed, untouched
-from hwtool.resolve import Resolved
+from hwtool.resolve import Change, Resolved
 from hwtool.results import failed, shown_value, to_row
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, shown_steps
@@ -102,7 +102,7 @@ class Approvals:
             "changes": REDACTED
             if resolved.sensitive
             else [
-                self._change(c.register.name, p) | {"number": number}
+                self._change(c, p) | {"number": number}
                 for number, p in enumerate(found.prepared, start=1)
                 for c in p.resolved.changes
             ],
@@ -120,11 +120,14 @@ class Approvals:
         return self._daemon.dressed(result, resolved.device if isinstance(resolved, Resolved) else None)
 
     @staticmethod
-    def _change(name: str, prepared: Prepared) -> dict[str, Any]:
-        register = prepared.resolved.device.contract.registers[name]
+    def _change(change: Change, prepared: Prepared) -> dict[str, Any]:
+        register, name = change.register, change.register.name
         after, before = prepared.values[name], prepared.before.get(name)
+        whole = before is not None or change.writes_whole
         fields = {}
         for field in register.fields.values():
+            if not whole and not field.mask & (change.mask or 0):
+                continue  # it is not written, and nobody knows what it holds
             new = field.taken(after)
             old = None if before is None else field.taken(before)
             if new != old:
@@ -134,9 +137,9 @@ class Approvals:
         return {
             "register": name,
             "before": None if before is None else hexed(before, register.width_bits),
-            "after": hexed(after, register.width_bits),
+            "after": hexed(after, register.width_bits) if whole else None,
             "before_value": None if before is None else shown_value(device, register, before),
-            "after_value": shown_value(device, register, after),
+            "after_value": shown_value(device, register, after) if whole else None,
             "fields": fields,
         }
 

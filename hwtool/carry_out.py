@@ -321,6 +321,8 @@ def _write_result(
     values = []
     for change in resolved.changes:
         observed = now.get(change.register.name)
+        if observed is None and not change.writes_whole:
+            continue  # only a part of it was written, and nothing was read: nobody knows the whole
         raw = observed if observed is not None else prepared.values[change.register.name]
         values.append(shown_value(device.name, change.register, raw, None, prepared.known))
     warnings = list(sent.warnings)
@@ -369,6 +371,8 @@ def _summary(prepared: Prepared, verdict: Verdict, now: Mapping[str, int]) -> st
         name = change.register.name
         p = prepared.before.get(name)
         arrow = f"{brief(change.register, p)} -> " if p is not None else ""
+        if p is None and not change.writes_whole:
+            arrow = f"bits {change.mask or 0:#x}: "
         parts.append(f"{name} {arrow}{brief(change.register, prepared.values[name])}")
     seen = ", ".join(f"{n} reads {brief(resolved.device.contract.registers[n], v)}" for n, v in now.items())
     return f"{resolved.device.name}: {'; '.join(parts)}; {verdict.why}" + (f" ({seen})" if seen else "")

@@ -50,6 +50,11 @@ class Change:
     judged: WriteJudgement
     update: UpdateJudgement | None
 
+    @property
+    def writes_whole(self) -> bool:
+        """Whether the value that is planned is all of the register's: not where a part is written by itself."""
+        return self.update is None or self.update.by == "value" or self.update.needs_current
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:

@@ -401,6 +401,15 @@ def judge_update(
         else:
             constant |= kept & loose
     if from_current and not register.access.readable:
+        if register.write_mask:  # a write of it says which bits it changes: the last one is not what it holds
+            blocking = next((f.name for f in register.fields.values() if f.mask & from_current), None)
+            return Refused(
+                "unsafe_update",
+                name,
+                blocking,
+                f"{name} cannot be read, and its writes change parts of it: what it holds cannot be told",
+                "write the whole register with reg.write, its mask half included",
+            )
         return UpdateJudgement(True, constant, from_current, shadow=True)
     if from_current:
         judged = judge_read(contract, (register,))

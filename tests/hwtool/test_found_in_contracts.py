@@ -206,3 +206,48 @@ def test_write_when_another_register_stands_at_the_same_place_then_what_keeps_th
 def test_contract_when_it_says_what_cannot_be_then_a_fault(text: str, rule: str) -> None:
     with pytest.raises(Faults, match=rule):
         parse_contract(I2C + DEFAULTS + text, "toy.toml")
+
+
+HALVES = "fields.LOW = { bits = '3:0' }\nfields.HI = { bits = '7:4' }\n"
+ALONE = "set_at = 4\nclear_at = 5\n"
+
+
+def test_part_written_by_itself_when_the_register_cannot_be_read_then_the_rest_is_not_made_up(
+    play: Play, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        lab.chip().values["R"] = 0xA0
+        done = await lab.ask("reg.update", register="toy.R", fields={"LOW": 3}, key=KEY)
+        assert lab.chip().values["R"] == 0xA3
+        assert not done.values  # nobody knows the high half
+        assert "bits 0xf: 0x03" in done.summary
+
+    play(scenario, toy_board(tmp_path, reg("R", 0, ALONE + HALVES, access="wo")))
+
+
+def test_approval_screen_when_a_part_is_written_by_itself_then_it_shows_that_part_alone(
+    play: Play, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        pending = await lab.ask("reg.update", register="toy.R", fields={"LOW": 3}, key=KEY)
+        shown = await lab.operator("approval.show", approval=pending.id)
+        assert isinstance(shown.approvals, list)
+        (change,) = shown.approvals[0]["changes"]
+        assert (change["after"], change["after_value"], list(change["fields"])) == (None, None, ["LOW"])
+
+    kept = f"write = {{ effect = 'store', approval = 'required', {STORE} }}\n"
+    play(scenario, toy_board(tmp_path, reg("R", 0, ALONE + kept + HALVES, access="wo"), mode="separate-user"))
+
+
+def test_shadow_when_a_mask_half_says_what_a_write_changes_then_refused(play: Play, tmp_path: Path) -> None:
+    async def scenario(lab: Lab) -> None:
+        assert (await lab.ask("reg.write", register="toy.R", value=0x0F03, key=KEY)).ok
+        error = error_of(await lab.ask("reg.update", register="toy.R", fields={"LOW": 1}, key=KEY2))
+        assert error["rule"] == "unsafe_update"
+        assert "what it holds cannot be told" in error["message"]
+        assert lab.writes("R") == 1
+
+    limited = f"write = {{ effect = 'store', limits = {{ max = 0xFFFE }}, {STORE} }}\n"
+    rest = "width_bits = 16\nwrite_mask_bits = '15:8'\n" + limited
+    fields = "fields.LOW = { bits = '3:0' }\nfields.MID = { bits = '7:4' }\n"
+    play(scenario, toy_board(tmp_path, reg("R", 0, rest + fields, access="wo")))
