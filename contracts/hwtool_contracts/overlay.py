@@ -341,9 +341,9 @@ def _check_seen(table: Table) -> None:
         if isinstance(f, dict)
     ]
     for place in places:
-        for key, word, harmless in (("read", "effects", ["none"]), ("write", "effect", "store")):
+        for key, word, harmless in (("read", "effects", "none"), ("write", "effect", "store")):
             told = place.data.get(key)
-            if isinstance(told, dict) and told.get(word) == harmless:
+            if isinstance(told, dict) and harmless in (told.get(word) or ()):
                 missing = [k for k in ("seen", "source") if k not in told]
                 if missing:
                     rule = "an overlay says what was seen"

@@ -41,6 +41,7 @@ def test_base_when_changed_then_what_keeps_a_write_back_stays() -> None:
     [
         "read = { effects = ['none'] }",
         "read = { effects = ['none'], provenance = 'asserted' }",
+        "read = { effects = ['none', 'none'] }",
         "write = { effect = 'store' }",
         "fields.F = { bits = 0, read = { effects = ['none'] } }",
     ],
