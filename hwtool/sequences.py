@@ -17,7 +17,7 @@ import msgspec
 from hwtool.admission import Request, check_stopped, check_time, overtaken_by_safe_state, part_of
 from hwtool.devices import Device
 from hwtool.execution import Execution, check_shown, enter, take_turn
-from hwtool.generation import refresh_boot
+from hwtool.generation import parts_of_chip, refresh_boot
 from hwtool.headers import Header, StepPart
 from hwtool.journal import REDACTED
 from hwtool.outcome import sequence_verdict
@@ -145,7 +145,7 @@ class Sequences:
         result = await self._execution.at_the_head(request, step.keyed, None, part)
         header.op_id = part.begun
         if any(c.judged.resets for c in step.keyed.changes):
-            for device in header.sequence.devices:  # it restarts because it was told to: later steps go on with it
+            for device in parts_of_chip(self._daemon, step.device):  # told to restart: later steps go on with it
                 header.generations[device.name] = device.generation
         return result
 

@@ -252,3 +252,28 @@ def test_shadow_when_a_mask_half_says_what_a_write_changes_then_refused(play: Pl
     rest = "width_bits = 16\nwrite_mask_bits = '15:8'\n" + limited
     fields = "fields.LOW = { bits = '3:0' }\nfields.MID = { bits = '7:4' }\n"
     play(scenario, toy_board(tmp_path, reg("R", 0, rest + fields, access="wo")))
+
+
+def test_sequence_when_a_step_resets_one_device_then_the_restart_of_another_still_ends_it(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        other = lab.device("two")
+
+        async def meanwhile(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
+            done = await carry_out(intent, prepared, clock, overtaken)
+            other.new_generation(other.generation + 1)  # somebody has noticed that it restarted
+            return done
+
+        monkeypatch.setattr("hwtool.execution.carry_out", meanwhile)
+        steps = [
+            {"do": "write", "register": "toy.RST", "value": 1},
+            {"do": "write", "register": "two.R", "value": 1},
+        ]
+        done = await lab.ask("sequence.run", steps=steps, key=KEY)
+        assert done.verdict == "partial"
+        assert lab.writes("R", "two") == 0
+
+    reset = f"write = {{ effect = 'store', resets = 'device', {STORE} }}"
+    two = "[devices.two]\ncontract = './toy.toml'\nbus = 'b'\naddress = 0x21\n"
+    play(scenario, toy_board(tmp_path, reg("RST", 0, reset), reg("R", 1), device=two))
