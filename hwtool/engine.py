@@ -227,7 +227,7 @@ class Engine:
         device.worker.quarantine()
 
     def _bus_is_back(self, worker: BusWorker) -> None:
-        task = asyncio.get_running_loop().create_task(self._rules_of(worker))
+        task = asyncio.get_running_loop().create_task(self._rules_of(worker, worker.returns))
         self._rules.add(task)
         task.add_done_callback(self._rules.discard)
 
@@ -237,9 +237,12 @@ class Engine:
         while self._rules:
             await asyncio.wait(set(self._rules))
 
-    async def _rules_of(self, worker: BusWorker) -> None:
+    async def _rules_of(self, worker: BusWorker, returned: int) -> None:
+        """Try the rules once after a return of the bus; `returned` is the count of its returns then."""
         for device in self.daemon.devices.values():
             for op_id in sorted(device.unknown) if device.worker is worker else ():
+                if worker.returns != returned or worker.state == "quarantined":
+                    return  # what became unknown since has a quarantine of its own: the rules that follow it try all
                 await self._try(op_id)
 
     async def _try_at_the_head(self, op_id: int) -> NeedsPerson | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hwtool_sim.faults import FaultKind
+from hwtool_store import operations
 from tests.hwtool.conftest import KEY, KEY2, Lab, Play, code_of, effect, error_of, reg, toy_board
 
 REPORT = "on_loss = 'report'"
@@ -122,5 +124,37 @@ def test_loss_when_nothing_could_be_looked_at_then_not_reported_yet(play: Play, 
         assert (await lab.row()).state == "UNKNOWN"  # the peek register did not answer: it may still tell
         told = await lab.ask("op.get", key=KEY, verify=True)
         assert (told.verdict, [v["raw"] for v in told.values or []]) == ("applied", ["0x06"])
+
+    play(life, toy_board(tmp_path, PEEKED, device=REPORT))
+
+
+def test_rules_when_an_earlier_quarantine_ends_as_an_outcome_becomes_unknown_then_they_run_once(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        worker, recorded, marked = lab.device().worker, operations.to_unknown, lab.device().mark_unknown
+
+        def record(*args: Any) -> None:  # slow: the quarantine that the lost reply began is over before it ends
+            until_s = time.monotonic() + 10
+            while worker.state == "quarantined" and time.monotonic() < until_s:
+                time.sleep(0.001)
+            recorded(*args)
+
+        def mark(op_id: int, now_ns: int) -> None:
+            worker.after_quarantine()
+            marked(op_id, now_ns)
+
+        monkeypatch.setattr(operations, "to_unknown", record)
+        monkeypatch.setattr(lab.device(), "mark_unknown", mark)
+        lab.chip().values |= {"R": 6, "P": 6}
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=0)
+        lab.fault(FaultKind.NACK, access="read", offset=1, skip=1, times=100)
+        assert code_of(await lab.ask("reg.read_effectful", register="toy.R", key=KEY)) == "outcome_unknown"
+        await lab.rules_ran()
+        assert [s["offset"] for s in lab.sent()] == [
+            "0x01",
+            "0x00",
+            "0x01",
+        ]  # peek, dispatch, and one look of the rules
 
     play(life, toy_board(tmp_path, PEEKED, device=REPORT))
