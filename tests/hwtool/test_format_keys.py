@@ -17,7 +17,6 @@ from tests.hwtool.conftest import (
     KEY2,
     KEY3,
     MODBUS,
-    FakeClock,
     Lab,
     Play,
     code_of,
@@ -32,13 +31,6 @@ from tests.hwtool.conftest import (
 )
 
 HALVES = "[registers.R.fields]\nHIGH = { bits = '7:4' }\nLOW = { bits = '3:0' }\n"
-
-
-def awake() -> FakeClock:
-    """A clock as of a host that has been up for a while."""
-    clock = FakeClock()
-    clock.mono = 1000.0
-    return clock
 
 
 def cannot_tell(lab: Lab) -> None:
@@ -437,7 +429,7 @@ def test_delay_after_when_written_then_the_device_is_left_alone_and_others_go_on
         assert lab.reads("A") == 1
 
     r = reg("R", 0, writing("store", ", verify = 'none', delay_after_ms = 20"), access="wo")
-    play(life, toy_board(tmp_path, r, reg("A", 1), device=second), clock=awake())
+    play(life, toy_board(tmp_path, r, reg("A", 1), device=second))
 
 
 def test_delay_after_when_the_write_is_read_back_then_the_read_waits(play: Play, tmp_path: Path) -> None:
@@ -447,7 +439,7 @@ def test_delay_after_when_the_write_is_read_back_then_the_read_waits(play: Play,
         assert traffic(lab) == [("R", "0x00", 1), ("W", "0x00", "01"), ("R", "0x00", 1)]
         assert lab.clock.mono - before_s == pytest.approx(0.02)
 
-    play(life, toy_board(tmp_path, reg("R", 0, writing("store", ", delay_after_ms = 20"))), clock=awake())
+    play(life, toy_board(tmp_path, reg("R", 0, writing("store", ", delay_after_ms = 20"))))
 
 
 def test_delay_after_when_the_clock_is_before_zero_then_the_read_waits_all_the_same(play: Play, tmp_path: Path) -> None:
@@ -474,7 +466,6 @@ def test_delay_after_when_the_entry_of_a_safe_state_has_one_then_the_next_entry_
     play(
         life,
         toy_board(tmp_path, reg("R", 0, slow, access="wo"), reg("S", 1, plain, access="wo"), device=safe),
-        clock=awake(),
     )
 
 
@@ -487,7 +478,7 @@ def test_delay_after_when_the_answer_is_ambiguous_then_the_device_is_left_alone_
         assert lab.reads("R") == 2  # before, and by the rule
         assert lab.clock.mono - before_s >= 0.5
 
-    play(life, toy_board(tmp_path, reg("R", 0, writing("store", ", delay_after_ms = 500"))), clock=awake())
+    play(life, toy_board(tmp_path, reg("R", 0, writing("store", ", delay_after_ms = 500"))))
 
 
 def test_max_rate_when_it_is_reached_then_rate_limited_and_the_key_is_unused(play: Play, tmp_path: Path) -> None:
@@ -897,7 +888,7 @@ def test_rest_when_a_request_waits_for_it_then_a_hold_that_comes_meanwhile_stops
         assert lab.writes("A") == 0
 
     r = reg("R", 0, writing("store", ", verify = 'none', delay_after_ms = 20"), access="wo")
-    play(life, toy_board(tmp_path, r, reg("A", 1)), clock=awake())
+    play(life, toy_board(tmp_path, r, reg("A", 1)))
 
 
 ELSEWHERE: dict[str, tuple[str, int, int, int, bool]] = {

@@ -18,7 +18,6 @@ from tests.hwtool.conftest import (
     KEY,
     KEY2,
     KEY3,
-    FakeClock,
     Lab,
     Play,
     code_of,
@@ -27,13 +26,6 @@ from tests.hwtool.conftest import (
     raws,
     toy_board,
 )
-
-
-def awake() -> FakeClock:
-    """A clock as of a host that has been up for a while."""
-    clock = FakeClock()
-    clock.mono = 1000.0
-    return clock
 
 
 def chip_board(directory: Path, contract: str, address: int, device: str = "", bus: str = "") -> Board:
@@ -106,7 +98,7 @@ def test_memory_when_written_over_a_page_then_page_after_page_with_the_cycle_bet
         again = await as_operator(lab, "DATA[30:36]", {"hex": data.hex()})
         assert (again.replayed, lab.writes("DATA")) == (True, 3)
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 def test_memory_when_an_agent_writes_it_then_a_person_is_asked(play: Play, tmp_path: Path) -> None:
@@ -114,7 +106,7 @@ def test_memory_when_an_agent_writes_it_then_a_person_is_asked(play: Play, tmp_p
         waiting = await lab.ask("reg.write", register="toy.DATA[0:1]", value={"hex": "00"}, key=KEY)
         assert (waiting.status, traffic(lab)) == ("pending_approval", [])
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 def test_memory_when_read_then_hex_and_the_same_place_under_any_spelling(play: Play, tmp_path: Path) -> None:
@@ -135,7 +127,7 @@ def test_memory_when_read_then_hex_and_the_same_place_under_any_spelling(play: P
         )
         assert (code_of(expecting), lab.writes("DATA")) == ("precondition_failed", 0)
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 BROKEN: dict[str, tuple[str, Any, str]] = {
@@ -159,7 +151,7 @@ def test_memory_when_the_place_or_value_is_wrong_then_refused_and_nothing_is_sen
         if code == "not_found" and "[" in register:
             assert "DATA[0:4096]" in error_of(refused)["hint"]
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 def test_memory_when_a_page_breaks_off_then_unknown_and_settled_by_what_is_there(play: Play, tmp_path: Path) -> None:
@@ -172,7 +164,7 @@ def test_memory_when_a_page_breaks_off_then_unknown_and_settled_by_what_is_there
         row = await lab.row()
         assert (row.state, row.verdict) == ("DONE", "applied")
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 def test_memory_when_the_second_page_never_answers_then_partial_and_not_retried_past_the_limit(
@@ -187,7 +179,7 @@ def test_memory_when_the_second_page_never_answers_then_partial_and_not_retried_
         assert len([t for t in traffic(lab) if t[0] == "W"]) == 1 + 10
         assert bytes(lab.chip().memories["DATA"].cells[30:34]) == b"\x01\x02\xff\xff"
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 def test_memory_when_power_goes_while_a_page_is_written_then_torn_is_partial(play: Play, tmp_path: Path) -> None:
@@ -199,7 +191,7 @@ def test_memory_when_power_goes_while_a_page_is_written_then_torn_is_partial(pla
         row = await lab.row()
         assert (row.state, row.verdict) in (("DONE", "partial"), ("UNKNOWN", None))
 
-    play(life, chip_board(tmp_path, "at24c32", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c32", 0x50))
 
 
 BLOCKS = {"first": (0x10, "0x50:0x10"), "fourth": (0x310, "0x53:0x10"), "last byte": (0x7FF, "0x57:0xff")}
@@ -216,7 +208,7 @@ def test_at24c16_when_a_byte_of_a_block_is_used_then_the_block_stands_in_the_add
         assert [t for t in traffic(lab) if t[0] == "W"] == [("W", place, "5a")]
         assert lab.chip().memories["DATA"].cells[at] == 0x5A
 
-    play(life, chip_board(tmp_path, "at24c16", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c16", 0x50))
 
 
 def test_at24c16_when_a_slice_goes_over_a_block_then_not_found_and_said_why(play: Play, tmp_path: Path) -> None:
@@ -226,7 +218,7 @@ def test_at24c16_when_a_slice_goes_over_a_block_then_not_found_and_said_why(play
         assert "within blocks of 256" in error_of(refused)["hint"]
         assert traffic(lab) == []
 
-    play(life, chip_board(tmp_path, "at24c16", 0x50), clock=awake())
+    play(life, chip_board(tmp_path, "at24c16", 0x50))
 
 
 def test_at24c16_when_another_device_stands_at_one_of_its_addresses_then_the_board_is_refused(tmp_path: Path) -> None:
@@ -252,7 +244,7 @@ def test_command_when_it_has_no_data_then_one_message_and_acknowledged(play_opco
         wrong = await lab.ask("reg.write", register="toy.HEATER_ON", value=1, key=KEY2)
         assert (code_of(wrong), lab.writes("HEATER_ON")) == ("invalid_args", 1)
 
-    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44))
 
 
 def test_command_when_it_stores_a_word_then_crc_in_both_directions(play_opcodes: Play, tmp_path: Path) -> None:
@@ -262,7 +254,7 @@ def test_command_when_it_stores_a_word_then_crc_in_both_directions(play_opcodes:
         assert ("M", "611dbeef92", 0) in traffic(lab)
         assert lab.writes("WRITE_ALERT_HIGH_SET") == 1
 
-    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44))
 
 
 VERIFIED: dict[str, tuple[str, int, str, int, int]] = {
@@ -280,7 +272,7 @@ def test_command_when_it_is_to_be_verified_by_another_then_the_change_is_seen(
         done = await as_operator(lab, register, value)
         assert (done.verdict, done.effects) == ("applied", "applied")
 
-    play_opcodes(life, chip_board(tmp_path, chip, address), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, chip, address))
 
 
 def with_wrong_crc(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
@@ -304,7 +296,7 @@ def test_clean_read_when_its_crc_is_wrong_then_no_value(
         assert (code_of(failed), failed.values, failed.effects) == ("bus_fault", None, "none")
         assert "CRC" in failed.summary
 
-    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44))
 
 
 def test_effectful_read_when_its_crc_is_wrong_then_no_value_is_made_up_and_nothing_is_read_again(
@@ -318,7 +310,7 @@ def test_effectful_read_when_its_crc_is_wrong_then_no_value_is_made_up_and_nothi
         assert traffic(lab) == [("M", "e000", 6)]
         assert code_of(await lab.ask("reg.write", register="toy.HEATER_ON", value=0, key=KEY2)) == "held"
 
-    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44))
 
 
 def test_sht3x_when_a_result_is_fetched_then_its_fields_in_their_units(play_opcodes: Play, tmp_path: Path) -> None:
@@ -330,7 +322,7 @@ def test_sht3x_when_a_result_is_fetched_then_its_fields_in_their_units(play_opco
         assert fields["RH"]["value"] == pytest.approx(50.0, abs=0.01)
         assert (fields["T"]["unit"], fields["RH"]["unit"]) == ("degC", "%RH")
 
-    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "sht3x", 0x44))
 
 
 # --- the flash --------------------------------------------------------------------------------------------------
@@ -349,7 +341,7 @@ def test_flash_when_write_enable_is_off_then_no_erase_is_sent_and_when_on_one_me
         assert traffic(lab)[-1] == ("M", "20012000", 0)
         assert lab.writes("SECTOR_ERASE") == 1
 
-    play_opcodes(life, chip_board(tmp_path, "w25q128", 0), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "w25q128", 0))
 
 
 def test_flash_when_it_is_busy_then_it_is_not_read(play_opcodes: Play, tmp_path: Path) -> None:
@@ -362,7 +354,7 @@ def test_flash_when_it_is_busy_then_it_is_not_read(play_opcodes: Play, tmp_path:
         assert error_of(refused)["rule"] == "gate_closed"
         assert lab.reads("FLASH") == 1
 
-    play_opcodes(life, chip_board(tmp_path, "w25q128", 0), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "w25q128", 0))
 
 
 def test_flash_when_a_sector_is_erased_by_its_sequence_then_enabled_first(play_opcodes: Play, tmp_path: Path) -> None:
@@ -374,7 +366,7 @@ def test_flash_when_a_sector_is_erased_by_its_sequence_then_enabled_first(play_o
         messages = [t[1] for t in traffic(lab) if t[2] == 0]
         assert messages == ["06", "20012000"]
 
-    play_opcodes(life, chip_board(tmp_path, "w25q128", 0), clock=awake())
+    play_opcodes(life, chip_board(tmp_path, "w25q128", 0))
 
 
 # --- lines ------------------------------------------------------------------------------------------------------
@@ -419,7 +411,7 @@ def test_line_when_a_value_is_set_then_asked_for_before_and_after(play_opcodes: 
         shown = await lab.ask("reg.read", registers=["toy.VOLT"])
         assert ((shown.values or [])[0]["value"], (shown.values or [])[0]["unit"]) == (12.5, "V")
 
-    play_opcodes(life, line_board(tmp_path), clock=awake())
+    play_opcodes(life, line_board(tmp_path))
 
 
 def test_line_when_text_is_set_then_shown_as_text(play_opcodes: Play, tmp_path: Path) -> None:
@@ -431,7 +423,7 @@ def test_line_when_text_is_set_then_shown_as_text(play_opcodes: Play, tmp_path: 
         shown = await lab.ask("reg.read", registers=["toy.NAME"])
         assert (shown.values or [])[0]["text"] == "ab"
 
-    play_opcodes(life, line_board(tmp_path), clock=awake())
+    play_opcodes(life, line_board(tmp_path))
 
 
 def test_line_when_the_read_clears_then_once_under_a_key(play_opcodes: Play, tmp_path: Path) -> None:
@@ -443,7 +435,7 @@ def test_line_when_the_read_clears_then_once_under_a_key(play_opcodes: Play, tmp
         assert (raws(first), raws(again), lab.chip().values["ESR"]) == (["0x0081"], ["0x0081"], 0)
         assert traffic(lab) == [("L", "*ESR?", True)]
 
-    play_opcodes(life, line_board(tmp_path), clock=awake())
+    play_opcodes(life, line_board(tmp_path))
 
 
 def test_line_when_a_raw_value_has_a_line_end_then_refused_and_nothing_is_sent(
@@ -455,7 +447,7 @@ def test_line_when_a_raw_value_has_a_line_end_then_refused_and_nothing_is_sent(
         assert [t for t in traffic(lab) if not t[2]] == []
         assert code_of(refused) in ("invalid_args", "refused")
 
-    play_opcodes(life, line_board(tmp_path), clock=awake())
+    play_opcodes(life, line_board(tmp_path))
 
 
 def test_line_when_a_raw_value_is_no_ascii_then_invalid(play_opcodes: Play, tmp_path: Path) -> None:
@@ -463,7 +455,7 @@ def test_line_when_a_raw_value_is_no_ascii_then_invalid(play_opcodes: Play, tmp_
         refused = await lab.ask("reg.write", register="toy.NAME", value=0xFF, key=KEY)
         assert (code_of(refused), refused.effects) == ("invalid_args", "none")
 
-    play_opcodes(life, line_board(tmp_path), clock=awake())
+    play_opcodes(life, line_board(tmp_path))
 
 
 # --- coils ------------------------------------------------------------------------------------------------------
@@ -494,7 +486,7 @@ def test_coils_when_written_then_functions_5_and_15_and_read_back_with_1(play: P
             ("read", 1, "0x08", None, 10),
         ]
 
-    play(life, toy_board(tmp_path, *COILS, head=COILS_HEAD), clock=awake())
+    play(life, toy_board(tmp_path, *COILS, head=COILS_HEAD))
 
 
 def test_coils_when_read_then_each_in_its_own_request(play: Play, tmp_path: Path) -> None:
@@ -504,7 +496,7 @@ def test_coils_when_read_then_each_in_its_own_request(play: Play, tmp_path: Path
         assert raws(done) == ["0x1", "0x0", "0x1", "0x201"]
         assert {(do, function) for do, function, *_ in bits_sent(lab)} == {("read", 1), ("read", 2)}
 
-    play(life, toy_board(tmp_path, *COILS, head=COILS_HEAD), clock=awake())
+    play(life, toy_board(tmp_path, *COILS, head=COILS_HEAD))
 
 
 def test_discrete_input_when_written_then_refused(play: Play, tmp_path: Path) -> None:
@@ -513,7 +505,7 @@ def test_discrete_input_when_written_then_refused(play: Play, tmp_path: Path) ->
         assert (code_of(refused), error_of(refused)["rule"], lab.sent()) == ("refused", "read_only", [])
         assert lab.device().contract.registers["D"].space is Space.DISCRETE
 
-    play(life, toy_board(tmp_path, *COILS, head=COILS_HEAD), clock=awake())
+    play(life, toy_board(tmp_path, *COILS, head=COILS_HEAD))
 
 
 # --- no offset at all, MDIO, increment bits ---------------------------------------------------------------------
@@ -533,7 +525,7 @@ def test_offset_of_no_bytes_when_written_then_the_byte_alone(play: Play, tmp_pat
         refused = await lab.ask("reg.write", register="toy.CONTROL", value=0x10, key=KEY3)
         assert error_of(refused)["rule"] in ("outside_mask", "reserved_bits")
 
-    play(life, chip_board(tmp_path, "pca9546", 0x70), clock=awake())
+    play(life, chip_board(tmp_path, "pca9546", 0x70))
 
 
 def test_pcf8574_when_the_latch_is_updated_then_by_its_shadow_and_the_pins_are_not_read(
@@ -547,7 +539,7 @@ def test_pcf8574_when_the_latch_is_updated_then_by_its_shadow_and_the_pins_are_n
         assert traffic(lab) == [("W", "0x20:0x00", "f0"), ("W", "0x20:0x00", "f1")]
         assert lab.reads("PINS") == 0
 
-    play(life, chip_board(tmp_path, "pcf8574", 0x20), clock=awake())
+    play(life, chip_board(tmp_path, "pcf8574", 0x20))
 
 
 def test_mdio_when_bmsr_is_read_twice_then_the_drop_first_and_then_the_present_state(
@@ -562,4 +554,4 @@ def test_mdio_when_bmsr_is_read_twice_then_the_drop_first_and_then_the_present_s
         assert (raws(first), raws(second)) == (["0x0020"], ["0x0024"])
         assert lab.reads("BMSR") == 2
 
-    play(life, chip_board(tmp_path, "ethernet_phy_c22", 3), clock=awake())
+    play(life, chip_board(tmp_path, "ethernet_phy_c22", 3))

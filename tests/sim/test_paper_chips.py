@@ -15,7 +15,7 @@ from hwtool_contracts.model import Space
 from hwtool_registers.bus import Confirmed, Line, Message, RegisterRead, RegisterWrite, Rejected
 from hwtool_sim.board import bus_of
 from hwtool_sim.chip import Chip
-from tests.hwtool.conftest import KEY, KEY2, KEY3, FakeClock, Lab, Play, code_of, error_of, raws
+from tests.hwtool.conftest import KEY, KEY2, KEY3, Lab, Play, code_of, error_of, raws
 
 MEMORY = Space.MEMORY
 
@@ -107,12 +107,6 @@ def test_chip_when_a_field_cannot_be_updated_safely_then_refused(chip: str, regi
 
 
 # --- each on the bus --------------------------------------------------------------------------------------------
-
-
-def awake() -> FakeClock:
-    clock = FakeClock()
-    clock.mono = 1000.0
-    return clock
 
 
 def board_of(directory: Path, contract: str, address: int, device: str = "") -> Board:
@@ -240,7 +234,7 @@ def test_mpu6050_when_it_is_reset_then_asleep_and_a_new_generation(play: Play, t
         assert (done.verdict, lab.device().generation) == ("applied", 2)
         assert (lab.chip().values["PWR_MGMT_1"], lab.chip().values["SMPLRT_DIV"]) == (0x40, 0)
 
-    play(life, board_of(tmp_path, "mpu6050", 0x68), clock=awake())
+    play(life, board_of(tmp_path, "mpu6050", 0x68))
 
 
 def test_mpu6050_when_its_fifo_is_reset_then_empty_and_the_bit_falls_back() -> None:
@@ -310,7 +304,7 @@ def test_sht3x_when_a_periodic_result_is_fetched_then_gone_and_a_plain_one_needs
         assert shown["fields"]["T"]["value"] == pytest.approx(25.0, abs=0.01)
         assert [t["data"] for t in lab.sent() if t["do"] == "message"] == ["e000", "2400", ""]
 
-    play_opcodes(life, board_of(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, board_of(tmp_path, "sht3x", 0x44))
 
 
 def test_sht3x_when_a_measurement_was_started_then_it_is_left_alone_until_it_is_over(
@@ -321,7 +315,7 @@ def test_sht3x_when_a_measurement_was_started_then_it_is_left_alone_until_it_is_
         assert (await lab.ask("sequence.run", sequence="toy.SINGLE_SHOT_HIGH", params={}, key=KEY)).ok
         assert lab.clock.mono - before_s == pytest.approx(0.016)
 
-    play_opcodes(life, board_of(tmp_path, "sht3x", 0x44), clock=awake())
+    play_opcodes(life, board_of(tmp_path, "sht3x", 0x44))
 
 
 def test_pcf8574_when_written_and_read_then_latch_and_pins_are_two_things() -> None:
@@ -355,7 +349,7 @@ def test_w25q128_when_asked_who_it_is_then_winbond_and_a_newer_one_is_taken_too(
             assert (code_of(done) == "stale") is not fits
         lab.chip().values["JEDEC_ID"] = 0xEF4018
 
-    play_opcodes(life, board_of(tmp_path, "w25q128", 0), clock=awake())
+    play_opcodes(life, board_of(tmp_path, "w25q128", 0))
 
 
 def test_ethernet_phy_when_the_link_dropped_and_came_back_then_low_once(play: Play, tmp_path: Path) -> None:
