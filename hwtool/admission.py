@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from hwtool import permission
 from hwtool.devices import Device, stale
 from hwtool.digest import digest_input, digest_of
 from hwtool.policy import Caller
@@ -33,6 +34,7 @@ class Request:
         expires_boottime_ns: deadline of `not_after` on CLOCK_BOOTTIME.
         watched: devices whose safe states overtake it: its own, or all of its sequence.
         alarms: safe states they had been asked for when it came.
+        approval: why a person must agree, by contract, budget and policy; empty if nobody need.
     """
 
     caller: Caller
@@ -44,6 +46,7 @@ class Request:
     expires_boottime_ns: int | None
     watched: tuple[Device, ...]
     alarms: int
+    approval: tuple[str, ...] = ()
 
     @property
     def device(self) -> Device | None:
@@ -130,10 +133,22 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
         raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
+    check_policy(daemon, request)
     await _check_seen_store(daemon, request, devices)
     check_seen(request)
     check_time(daemon, request, after_intent=False)
     check_stopped(daemon, request, devices)
+
+
+def check_policy(daemon: Daemon, request: Request) -> None:
+    """Refuse what the board's policy does not let this caller do.
+
+    Raises:
+        DomainError: denied, refused (`policy_limits`) or rate_limited; the key stays unused.
+    """
+    rules, resolved = daemon.board.policy, understood(request)
+    permission.check(rules, request.caller, resolved)
+    permission.check_rate(daemon.rates, rules, request.caller, resolved, daemon.clock.monotonic_s())
 
 
 def overtaken_by_safe_state() -> DomainError:

@@ -109,7 +109,7 @@ class Approvals:
             "transfers": REDACTED if resolved.sensitive else [t for p in found.prepared for t in plan_object(p.plan)],
             "implied_reads": sorted({name for p in found.prepared for name in p.before}),
             "untouched": [name for p in found.prepared for name in untouched(p.resolved)],
-            "why": list(resolved.approval),
+            "why": row.request.get("why", list(resolved.approval)),
             "may_be_partial": len(found.prepared) > 1 or any(p.plan.may_be_partial for p in found.prepared),
             "warnings": list(found.warnings),
         }

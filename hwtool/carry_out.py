@@ -20,7 +20,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import from_bytes, hexed
 from hwtool_registers.bus import Ambiguous, Rejected
-from hwtool_registers.plan import Role, pieces_of
+from hwtool_registers.plan import Role, confirmed_values, pieces_of
 
 FIRST_PAUSE_S: Final = 0.002
 LONGEST_PAUSE_S: Final = 0.05
@@ -60,6 +60,8 @@ async def carry_out(
         return await _made_safe(intent, prepared, clock, overtaken)
     sent = await dispatch(intent, device, prepared.plan, prepared.bank, prepared.returns)
     evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
+    if any(s.role is Role.CONFIRM for s in prepared.plan.steps):
+        evidence["confirmed"] = sum(len(came) for came in sent.consumed.values())
     if sent.stopped is not None:
         return _stopped(intent, prepared, sent, sent.stopped, evidence)
     if prepared.resolved.kind == "read":
@@ -147,6 +149,15 @@ def _stopped(
     name = prepared.resolved.name()
     total = len(prepared.plan.accesses)
     values = _in_hand(prepared, sent.answers)
+    if sent.at is Role.CONFIRM:
+        message = f"{name}: acknowledged, but the read that would show it failed: {answer.fault}"
+        stage = answer.stage.value if isinstance(answer, Ambiguous) else "watch"
+        taken = [data for came in sent.consumed.values() for data in came]
+        evidence |= {"how": "acknowledged"} | ({"proof": answer.proof} if isinstance(answer, Rejected) else {})
+        lost = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage=stage, evidence=evidence, settled=False
+        )
+        return Finished(None, failed(lost, "unknown", evidence=evidence, warnings=sent.warnings), taken)
     evidence |= {"how": "bus", "fault": answer.fault, "done": sent.done, "total": total}
     if sent.at is Role.SELECT:
         message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
@@ -186,7 +197,7 @@ def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] |
     shown = []
     for piece in prepared.plan.pieces:
         register = device.contract.registers[piece.register]
-        if piece.access < len(answers) and len(data := piece.of(answers)) >= piece.size_bytes:
+        if piece.access + piece.accesses <= len(answers) and len(data := piece.of(answers)) >= piece.size_bytes:
             size = len(data) if piece.size_bytes < 0 else register.size_bytes
             shown += [
                 shown_value(device.name, register, from_bytes(register, data[i : i + size]))
@@ -240,9 +251,21 @@ async def _watched(
     device = resolved.device
     seen: Seen = "open"
     now: dict[str, int] = {}
+    try:
+        consumed = {name: confirmed_values(device.contract, name, data) for name, data in sent.consumed.items()}
+    except ValueError as error:
+        message = f"{resolved.name()}: acknowledged, but the read that would show it brought no value: {error}"
+        odd = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="watch", evidence=evidence, settled=False
+        )
+        return Finished(None, failed(odd, "unknown", evidence=evidence, warnings=sent.warnings), [])
+    confirmed = {name: values[-1] for name, values in consumed.items()}
+    if confirmed:
+        now = confirmed
+        seen = write_seen(prepared.targets, prepared.before, now)
     if prepared.verifiable:
         try:
-            seen, now = await _watch(prepared, clock, overtaken)
+            seen, now = await _watch(prepared, clock, overtaken, confirmed)
         except Overtaken:
             evidence |= {"how": "interrupted", "watched": True}
             message = f"{resolved.name()}: acknowledged; a safe state of the device ended the watch"
@@ -268,6 +291,8 @@ async def _watched(
         return Finished(None, failed(gone, "unknown", evidence=evidence, warnings=sent.warnings), [])
     alone = device.worker.spec.sole_master and is_plain(prepared.targets)
     verdict = conclude(seen, prepared.verifiable, alone)
+    if confirmed and seen == "open":
+        verdict = Verdict("applied", "unknown", "what shows it is as asked for; what it was before is not known")
     if may_restart and await _restarted(prepared):
         verdict = Verdict("applied", "applied", "the device restarted")
     by_read_back = any(t.observe for t in prepared.targets)
@@ -278,7 +303,11 @@ async def _watched(
         "window_ms": prepared.window_ms if prepared.verifiable else 0,
         "after": _hexed(now, prepared),
     }
-    return Finished(verdict.verdict, _write_result(prepared, verdict, now, sent, evidence), [])
+    result = _write_result(prepared, verdict, now, sent, evidence)
+    for name, taken in consumed.items():  # what was consumed is the caller's: nobody can read it again
+        shown = device.contract.registers[name]
+        result.values = [*(result.values or []), *(shown_value(device.name, shown, raw) for raw in taken)]
+    return Finished(verdict.verdict, result, [data for came in sent.consumed.values() for data in came])
 
 
 async def _restarted(prepared: Prepared) -> bool:
@@ -288,14 +317,17 @@ async def _restarted(prepared: Prepared) -> bool:
     return restart_between(prepared.boot, now) == "reset"
 
 
-async def _watch(prepared: Prepared, clock: Clock, overtaken: Callable[[], bool]) -> tuple[Seen, dict[str, int]]:
+async def _watch(
+    prepared: Prepared, clock: Clock, overtaken: Callable[[], bool], confirmed: Mapping[str, int]
+) -> tuple[Seen, dict[str, int]]:
     deadline_s = clock.monotonic_s() + prepared.window_ms / 1000
     pause_s = FIRST_PAUSE_S
     while True:
-        now = await _look(prepared, prepared.targets)
+        now = {**confirmed, **await _look(prepared, prepared.targets)}
         seen = write_seen(prepared.targets, prepared.before, now)
+        watched = [t for t in prepared.targets if not t.confirms]  # what was consumed to show it says no more
         rest_s = deadline_s - clock.monotonic_s()
-        if seen in ("applied", "satisfied") or rest_s <= 0:
+        if write_seen(watched, prepared.before, now) in ("applied", "satisfied") or rest_s <= 0:
             return seen, now
         if overtaken():
             raise Overtaken
@@ -306,7 +338,7 @@ async def _watch(prepared: Prepared, clock: Clock, overtaken: Callable[[], bool]
 async def _look(prepared: Prepared, targets: Sequence[Target]) -> dict[str, int]:
     """What the observables of some targets hold now."""
     device = prepared.resolved.device
-    names = {t.observe for t in targets if t.observe} | {s.name for t in targets for s in t.signals}
+    names = {t.observe for t in targets if t.observe and not t.confirms} | {s.name for t in targets for s in t.signals}
     registers = [device.contract.registers[name] for name in sorted(names)]
     await check_read_gates(device, registers)  # the write may have closed one
     return {register.name: await device.read(register) for register in registers}

@@ -8,13 +8,14 @@ from importlib import metadata, resources
 from typing import Any
 
 from hwtool.devices import Device
+from hwtool.permission import decision, rule_object
 from hwtool.policy import Caller
 from hwtool.resolve import find_device, find_members
 from hwtool.state import Daemon
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused
-from hwtool_contracts.messages import METHODS, FindParams, Result, openrpc
+from hwtool_contracts.messages import METHODS, FindParams, PolicyShowParams, Result, openrpc
 from hwtool_contracts.model import Field, Provenance, ReadSpec, Register, WriteSpec
 from hwtool_contracts.shown import bits_of
 from hwtool_registers.bits import hexed
@@ -42,11 +43,40 @@ def describe(daemon: Daemon, caller: Caller, topic: str | None) -> Result:
         "wall_clock_ms": daemon.clock.wall_ns() // 1_000_000,
         "methods": allowed,
         "topics": TOPICS,
+        # what the board's policy says of this caller, first match first; the rest is by contract
+        "policy": [rule_object(r) for r in daemon.board.policy if r.meant_for(caller.uid, caller.groups)],
+        "confidential": "shown, unless a rule says otherwise"
+        if caller.role == "operator"
+        else "not shown, unless a rule says so",
     }
     if topic is not None:
         told["text"] = resources.files("hwtool").joinpath(f"guide_{topic}.md").read_text(encoding="utf-8")
     summary = f"hwtool {told['version']}, board {daemon.board.name}; you are {caller.principal} ({caller.role})"
     return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary, describe=told))
+
+
+def policy(daemon: Daemon, caller: Caller, params: PolicyShowParams) -> Result:
+    """The rules of the board, and what they let a caller do with a register, with the rule that says so.
+
+    Raises:
+        DomainError: not_found.
+    """
+    rules = daemon.board.policy
+    told: dict[str, Any] = {"rules": [rule_object(r) for r in rules]}
+    summary = (
+        f"{len(rules)} policy rule(s) on {daemon.board.name}, then the built-in last rule: reads, writes by contract"
+    )
+    if params.register is not None:
+        device = find_device(daemon.devices, params.register)
+        members, _ = find_members(device, params.register)
+        asked = caller
+        if params.who is not None:
+            asked = Caller(int(params.who.partition(":")[2]), params.role, "", 0, frozenset(params.groups))
+        told["decisions"] = [decision(rules, asked, device, register) for register in members]
+        summary = f"{params.register} for {asked.principal} ({asked.role}): {told['decisions'][0]['decided_by']}"
+    result = Result(status="done", ok=True, effects="none", summary=summary)
+    result.policy = told
+    return daemon.dressed(result)
 
 
 def discover(daemon: Daemon) -> Result:

@@ -7,28 +7,29 @@ like any other, written as text in `bench.py`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, cast
 
+from hwtool.policy_table import Rule, policy_rules
 from hwtool.safe_entries import SafeEntry, safe_entries
 from hwtool_contracts.library import find_contract, is_path
 from hwtool_contracts.memories import with_memories
-from hwtool_contracts.model import Contract, Owner
+from hwtool_contracts.model import Contract, Owner, Persistence
 from hwtool_contracts.params import read_params, with_params
 from hwtool_contracts.parts import part_of
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
+MAX_WRITES_PER_DAY: Final = 1_000_000
 ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
-TOP_NOT_YET: Final = frozenset({"policy"})
 BUS_NOT_YET: Final = frozenset({"accept_unacknowledged", "max_hz", "mode"})
 DEVICE_NOT_YET: Final = frozenset(
     {
         "mux",
         "channel",
         "rtl_source",
-        "writes_per_day",
     }
 )
 KINDS_NOT_YET: Final = frozenset(
@@ -109,6 +110,7 @@ class DeviceSpec:
         restarts_with_host: it restarts exactly when this host does: the host's boot id is its boot evidence.
         report_loss: a consuming read that nothing can settle is closed as lost, with its bound, and holds nothing.
         safe_state: what `device.safe_state` writes, in order.
+        writes_per_day: nonvolatile registers that need no approval for so many writes a UTC day.
     """
 
     name: str
@@ -123,6 +125,7 @@ class DeviceSpec:
     overlays: tuple[str, ...] = ()
     part: str | None = None
     whole: Contract | None = None
+    writes_per_day: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def chip(self) -> Contract:
@@ -142,13 +145,18 @@ class DeviceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A site file, loaded and checked."""
+    """A site file, loaded and checked.
+
+    Attributes:
+        policy: the first rule that matches decides; see hwtool.permission.
+    """
 
     name: str
     approval_mode: ApprovalMode
     self_approval_on_hardware: bool
     buses: dict[str, BusSpec]
     devices: dict[str, DeviceSpec]
+    policy: tuple[Rule, ...] = ()
 
     @property
     def simulated(self) -> bool:
@@ -176,7 +184,7 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
         Faults: as `load_board`.
     """
     faults: list[Fault] = []
-    top = Table(parse_toml(text, file), "", file, faults, TOP_NOT_YET)
+    top = Table(parse_toml(text, file), "", file, faults)
     name = top.text("name", required=True) or ""
     mode = top.choice("approval_mode", ApprovalMode) or ApprovalMode.SEPARATE_USER
     self_approval = bool(top.flag("self_approval_on_hardware", False))
@@ -188,8 +196,9 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
             devices[device] = spec
     if not buses:
         top.fault("buses", "no bus", None, "at least one [buses.NAME]")
+    policy = policy_rules(top.array("policy"), {name: spec.contract for name, spec in devices.items()})
     top.done()
-    board = Board(name, mode, self_approval, buses, devices)
+    board = Board(name, mode, self_approval, buses, devices, policy)
     if mode is ApprovalMode.SELF and not board.simulated and not self_approval:
         top.fault("approval_mode", "self on real hardware", "self", "another mode, or self_approval_on_hardware = true")
     _check_loci(board, top)
@@ -263,6 +272,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     restarts = table.choice("restarts", Restarts)
     on_loss = table.choice("on_loss", OnLoss)
     safe_tables = list(table.array("safe_state"))
+    budget = table.named_integers("writes_per_day", MAX_WRITES_PER_DAY)
     table.done()
     bus = buses.get(bus_name or "")
     if bus_name is not None and bus is None:
@@ -281,6 +291,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     elif contract.params:
         given = params if params is not None else Table({}, f"{table.where}.params", table.file, table.faults)
         contract = with_params(contract, read_params(contract, given))
+    _check_budget(contract, budget, table)
     if owner is not None:
         registers = {n: replace(r, owner=owner) for n, r in contract.registers.items()}
         memories = {n: replace(m, owner=owner) for n, m in contract.memories.items()}
@@ -302,7 +313,19 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         overlays=overlays,
         part=part,
         whole=chip if part is not None else None,
+        writes_per_day=budget,
     )
+
+
+def _check_budget(contract: Contract, budget: Mapping[str, int], table: Table) -> None:
+    """A budget is for what wears out: a nonvolatile register or memory that the contract has."""
+    for name in budget:
+        place = contract.memories.get(name) or contract.registers.get(name)
+        if place is None:
+            rule = f"contract {contract.part} has no such register"
+            table.fault("writes_per_day", rule, name, "a register or a memory")
+        elif place.persistence is not Persistence.NONVOLATILE:
+            table.fault("writes_per_day", "not nonvolatile: it needs no budget", name, "the key left out")
 
 
 def _part(chip: Contract, part: str, table: Table) -> Contract | None:

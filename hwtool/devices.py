@@ -10,18 +10,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from hwtool.breaker import NOT_OPEN
 from hwtool.config import DeviceSpec
 from hwtool.turns import Turns
 from hwtool.worker import ABSENT_RETRY_MS, BusWorker
-from hwtool_contracts.cross_check import find_place
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
+from hwtool_contracts.places import find_place, overlapping
 from hwtool_registers.bits import extract, hexed, to_bytes
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
 from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
+
+MOST_REMEMBERED: Final = 10_000
 
 
 def stale(what: str, expected: object, found: object) -> DomainError:
@@ -49,6 +52,11 @@ class OnBus:
     def rest(self, delay_ms: int) -> None:
         """Leave the device alone for so long, from now on."""
         self._until_s = max(self._until_s, self._worker.clock.monotonic_s() + delay_ms / 1000)
+
+    async def rested(self) -> None:
+        """Wait until the device may be spoken to again, the bus's lock kept: between two transfers of one plan."""
+        while (rest_s := self._until_s - self._worker.clock.monotonic_s()) > 0:
+            await self._worker.clock.sleep(rest_s)
 
     async def __aenter__(self) -> None:
         await self._worker.lock.acquire()
@@ -105,6 +113,7 @@ class Device:
     identified: bool = False
     checked: bool = False
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
+    _confidential: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.on_bus = OnBus(self.worker)
@@ -173,6 +182,16 @@ class Device:
     def mark_settled(self, op_id: int) -> None:
         """An unknown operation has been settled."""
         self.unknown.pop(op_id, None)
+
+    def is_confidential(self, register: Register) -> bool:
+        """Whether an access to a register reaches bits that are shown only to callers that policy allows."""
+        known = self._confidential.get(register.name)
+        if known is None:
+            known = any(r.is_confidential for r in overlapping(self.contract, register))
+            if len(self._confidential) >= MOST_REMEMBERED:
+                self._confidential.clear()  # ranges of memories have no end of names
+            self._confidential[register.name] = known
+        return known
 
     def put_hold(self, by: str, why: str, now_ns: int) -> None:
         """Hold the device by a person's word."""

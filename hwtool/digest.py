@@ -32,11 +32,13 @@ def digest_input(resolved: Resolved) -> dict[str, Any]:
         }
         if resolved.changes:
             change = resolved.changes[index]
+            verify = change.judged.verify
+            shown_by = [verify.by, verify.register, _hex(verify.mask), *(["consumes"] if verify.consumes else [])]
             target |= {
                 "value": hex(change.value),
                 "mask": None if change.mask is None else hex(change.mask),
                 "effect": change.judged.effect.value,
-                "verify": [change.judged.verify.by, change.judged.verify.register, _hex(change.judged.verify.mask)],
+                "verify": shown_by,
                 "signals": [[s.register, _hex(s.delta), _hex(s.equals)] for s in change.judged.signals],
             }
         else:

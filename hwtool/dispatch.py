@@ -50,6 +50,7 @@ class Dispatched:
 
     Attributes:
         answers: data of the access steps that were confirmed.
+        consumed: data of the reads that verify by consuming, by register.
         stopped: the answer that ended it early, None if every access was confirmed.
         at: role of the step it stopped at.
         done: access steps confirmed.
@@ -63,6 +64,7 @@ class Dispatched:
     done: int
     transfers: int
     warnings: list[str]
+    consumed: Mapping[str, list[bytes]] = field(default_factory=dict)
 
 
 async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
@@ -105,6 +107,7 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
     """The transfers of a plan, each once, for the two functions above alone."""
     answers: list[bytes] = []
     warnings: list[str] = []
+    consumed: dict[str, list[bytes]] = {}
     sent = 0
     async with device.on_bus:
         if device.worker.returns != returns:
@@ -114,6 +117,8 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
             changed = Rejected("the bank was changed since the plan was made", "not-sent")
             return Dispatched([], changed, Role.SELECT, 0, 0, [])
         for step in plan.steps:
+            if plan.busy_retry is None:  # else the device shows by itself when it may be spoken to
+                await device.on_bus.rested()  # of the access before; bank and order must not be let go meanwhile
             answer, tries = await _sent(device, step, plan.busy_retry)
             sent += tries
             if plan.delay_after_ms and step.role is Role.ACCESS and not isinstance(answer, Rejected):
@@ -121,15 +126,17 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
             match answer, step.role:
                 case Confirmed(data), Role.ACCESS:
                     answers.append(data)
+                case Confirmed(data), Role.CONFIRM:
+                    consumed.setdefault(step.register, []).append(data)
                 case Confirmed(), Role.SELECT | Role.RESTORE:
                     continue
                 case Rejected() | Ambiguous(), Role.RESTORE:
                     warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
                     break
-                case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS:
+                case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS | Role.CONFIRM:
                     warnings += await device.give_back(plan, answer)
-                    return Dispatched(answers, answer, step.role, len(answers), sent, warnings)
-    return Dispatched(answers, None, None, len(answers), sent, warnings)
+                    return Dispatched(answers, answer, step.role, len(answers), sent, warnings, consumed)
+    return Dispatched(answers, None, None, len(answers), sent, warnings, consumed)
 
 
 async def _sent(device: Device, step: Step, busy: BusyRetry | None) -> tuple[Answer, int]:

@@ -46,6 +46,7 @@ from hwtool_contracts.messages import (
     OpGetParams,
     OpWaitParams,
     PlanParams,
+    PolicyShowParams,
     ReadEffectfulParams,
     ReadParams,
     ReasonParams,
@@ -170,7 +171,7 @@ class Engine:
                 return catalogue.contract(daemon, register)
             case ReadParams(run=run):
                 _refuse_run(run)
-                return await reading.read(daemon, params)
+                return await reading.read(daemon, caller, params)
             case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
                 _refuse_run(run)
                 return await self._keyed.submit(caller, params)
@@ -196,6 +197,8 @@ class Engine:
                 return await self._operators.hold(caller, params)
             case HoldParams():
                 return await self._operators.release(caller, params)
+            case PolicyShowParams():
+                return catalogue.policy(daemon, caller, params)
             case ReasonParams():
                 return await self._operators.freeze(caller, params, method == "daemon.freeze")
             case _ if method == "device.list":

@@ -16,8 +16,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
+from hwtool import permission
 from hwtool.admission import Request, alarms_of, check_seen, check_stopped, check_time
 from hwtool.aftermath import Aftermath, check_rate
+from hwtool.budget import check_left
 from hwtool.carry_out import Finished, carry_out
 from hwtool.devices import Device, stale
 from hwtool.dispatch import Intent
@@ -98,10 +100,26 @@ class Execution:
             check_stopped(daemon, request, (device,))
             check_time(daemon, request, after_intent=False)
             check_rate(device, resolved)
+            await self._check_policy(request, prepared, row, part)
             op_id = await self._intend(request, prepared, row, part)
             return await self._dispatch(request, prepared, op_id, part)
         finally:
             device.home_moved()
+
+    async def _check_policy(self, request: Request, prepared: Prepared, row: OpRow | None, part: Part | None) -> None:
+        """What policy says of what is only known here: whole values, and what others have used up meanwhile.
+
+        Raises:
+            DomainError: refused (`policy_limits`) or rate_limited; the key stays unused.
+        """
+        daemon, resolved = self._daemon, prepared.resolved
+        rules, now_s = daemon.board.policy, daemon.clock.monotonic_s()
+        permission.check_values(rules, request.caller, resolved, prepared.values, prepared.known)
+        if part is None:  # a sequence was asked for as a whole: it does not stop half way for this
+            permission.check_rate(daemon.rates, rules, request.caller, resolved, now_s)
+            if not request.approval and row is None:
+                await check_left(daemon, resolved)
+        permission.note_rate(daemon.rates, rules, request.caller, resolved, now_s)
 
     async def safe_state(self, request: Request, resolved: Resolved) -> Result:
         """Make a device safe: next in its queue, whatever holds it; what runs there ends.
@@ -156,7 +174,7 @@ class Execution:
         """T1: the intent is durable when this returns; answers the op's number."""
         daemon, params, resolved = self._daemon, request.params, prepared.resolved
         pre = {"values": prepared.before, "boot": prepared.boot}
-        direct = bool(resolved.approval) and row is None and part is None
+        direct = bool(request.approval) and row is None and part is None
         more = {"key": params.key, "reason": params.reason} | ({"direct": True} if direct else {})
         body = daemon.body("intent", request.caller, resolved, **more)
         row_request = prepared.row_request(request.content or {}, params.reason)

@@ -76,7 +76,7 @@ class Header:
 
     def about_to_begin(self) -> None:
         """Make the audit row of the header's intent."""
-        direct = {"direct": True} if self.sequence.approval and self.row is None else {}
+        direct = {"direct": True} if self.request.approval and self.row is None else {}
         self.intent = self.body("intent", reason=self.request.params.reason, **direct)
 
     def body(self, what: str, **more: Any) -> dict[str, Any]:

@@ -10,13 +10,14 @@ cancels nothing.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import msgspec
 
 from hwtool.admission import KeyedParams, Request, admit, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
+from hwtool.budget import approval_of
 from hwtool.digest import describe_differences, differences
 from hwtool.execution import Execution, enter, new_op, take_turn
 from hwtool.headers import header_op
@@ -142,7 +143,8 @@ class KeyedOperations:
         await admit(self._daemon, request, resolved.devices)
         if found is not None:
             return await self._pending_again(request, resolved, found)
-        if resolved.approval and not is_direct(self._daemon.board.approval_mode, request.caller):
+        request = replace(request, approval=await approval_of(self._daemon, request, resolved))
+        if request.approval and not is_direct(self._daemon.board.approval_mode, request.caller):
             return await self._ask_person(request, resolved)
         return await self._run(request, resolved, None)
 
@@ -185,7 +187,7 @@ class KeyedOperations:
         """T0: the request waits for a person."""
         daemon, caller, params = self._daemon, request.caller, request.params
         new = self._waiting_op(request, resolved)
-        why = "; ".join(resolved.approval)
+        why = "; ".join(request.approval)
         more = {"key": params.key, "reason": params.reason, "why": why}
         body = daemon.body("pending", caller, resolved, **more)
 
@@ -208,7 +210,8 @@ class KeyedOperations:
     def _waiting_op(self, request: Request, resolved: Resolved | ResolvedSequence) -> NewOp:
         """The row of a request that waits for a person."""
         params = request.params
-        shared = {"content": request.content, "sensitive": resolved.sensitive, "reason": params.reason}
+        shared: dict[str, Any] = {"content": request.content, "sensitive": resolved.sensitive, "reason": params.reason}
+        shared["why"] = list(request.approval)
         repeat = {"method": METHOD_OF[type(params)], "params": _repeatable(params)}
         if isinstance(resolved, ResolvedSequence):
             return header_op(self._daemon, request, resolved, shared | repeat)

@@ -61,6 +61,7 @@ class Target(msgspec.Struct, frozen=True):
         reconcile: the rule that may settle it.
         persistent: a reset of the chip does not take the value away.
         tolerance: how far from `wanted` the strong bits may be.
+        confirms: reading `observe` consumes: the dispatch reads it as its end, and nobody reads it before or after.
     """
 
     register: str
@@ -76,6 +77,7 @@ class Target(msgspec.Struct, frozen=True):
     persistent: bool
     signals: tuple[SignalRule, ...] = ()
     tolerance: int = 0
+    confirms: bool = False
 
 
 class ReadRule(msgspec.Struct, frozen=True):

@@ -1,7 +1,6 @@
-"""Who may do what: roles by socket and peer, the approval modes, as pure functions.
+"""Who a caller is: roles by socket and peer, and the approval modes, as pure functions.
 
-The built-in policy: reads yes, effectful reads yes, writes by contract. Rules of a board that narrow it come later and
-are refused until then.
+What a caller may do with a register is for the board's policy to say (hwtool.permission).
 """
 
 from __future__ import annotations
@@ -26,12 +25,14 @@ class Caller:
         role: what the connection may do.
         key_prefix: random, for keys that do not collide with those of other conversations.
         since_ns: wall clock at connection.
+        groups: names of the peer's groups.
     """
 
     uid: int
     role: Role
     key_prefix: str
     since_ns: int
+    groups: frozenset[str] = frozenset()
 
     @property
     def principal(self) -> str:

@@ -18,12 +18,20 @@ from hwtool.journal import REDACTED
 from hwtool.outcome import ReadRule, Target, as_row
 from hwtool.resolve import Change, Resolved, refusal
 from hwtool.results import slot_of, sources
-from hwtool.rules import gates_of_read, observable, observed_register, read_rule, signal_place, target_of
-from hwtool_contracts.cross_check import find_place, find_register, gate_of
+from hwtool.rules import (
+    confirming_register,
+    gates_of_read,
+    observable,
+    observed_register,
+    read_rule,
+    signal_place,
+    target_of,
+)
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import judge_whole_value
 from hwtool_contracts.model import Encoding, Identity, Register
+from hwtool_contracts.places import find_place, find_register, gate_of
 from hwtool_registers.bits import extract, hexed
 from hwtool_registers.bus import as_object
 from hwtool_registers.plan import (
@@ -34,6 +42,7 @@ from hwtool_registers.plan import (
     plan_write,
     selectors,
     updated_value,
+    with_confirmation,
 )
 from hwtool_registers.value import as_text
 
@@ -89,7 +98,7 @@ class Prepared:
     @property
     def verifiable(self) -> bool:
         """Whether anything can show the outcome of a write."""
-        return any(t.signals or (t.observe and (t.strong or t.weak)) for t in self.targets)
+        return any(t.signals or (t.observe and not t.confirms and (t.strong or t.weak)) for t in self.targets)
 
     def row_request(self, digest_content: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
         """What the row keeps: the plan and every input of the rules."""
@@ -354,7 +363,10 @@ async def _shadows(resolved: Resolved) -> dict[str, int]:
 
 
 def _write_plan(resolved: Resolved, values: Mapping[str, int], held: Mapping[str, int]) -> Plan:
-    """The transfers of a write; an update by addresses that set, clear or toggle touches no neighbour."""
+    """The transfers of a write, and of what is consumed to verify it.
+
+    An update by addresses that set, clear or toggle touches no neighbour.
+    """
     device = resolved.device
     first = resolved.changes[0]
     if first.update is not None and first.update.by == "alias":
@@ -368,6 +380,8 @@ def _write_plan(resolved: Resolved, values: Mapping[str, int], held: Mapping[str
         pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
         make = plan_block_write if resolved.group is not None and resolved.group.transfer == "one" else plan_write
         plan = make(device.contract, device.spec.address, pairs, device.known)
+    confirming = {r.name: r for r in (confirming_register(c, device) for c in resolved.changes) if r is not None}
+    plan = with_confirmation(plan, device.contract, device.spec.address, list(confirming.values()))
     return _with_manners(plan, resolved.changes)
 
 

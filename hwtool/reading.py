@@ -6,6 +6,8 @@ import asyncio
 
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
+from hwtool.permission import Touch, check_use
+from hwtool.policy import Caller
 from hwtool.prepare import check_assumptions, check_read_gates, looked_up
 from hwtool.resolve import clean_read
 from hwtool.results import brief, errata, shown_value
@@ -16,13 +18,16 @@ from hwtool_contracts.messages import ReadParams, Result
 from hwtool_contracts.model import Group, Register
 
 
-async def read(daemon: Daemon, params: ReadParams) -> Result:
+async def read(daemon: Daemon, caller: Caller, params: ReadParams) -> Result:
     """Read clean registers and groups of one device.
 
     Raises:
-        DomainError: not_found, refused, stale, unavailable, bus_fault or timeout; effects none.
+        DomainError: not_found, refused, denied, stale, unavailable, bus_fault or timeout; effects none.
     """
     device, registers, groups = clean_read(daemon.devices, params.registers)
+    wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
+    for register in wanted:
+        check_use(daemon.board.policy, caller, Touch(device, register, "read"))
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     device.check_seen(params.generation, params.contract_digest)
@@ -37,7 +42,6 @@ async def read(daemon: Daemon, params: ReadParams) -> Result:
             message = f"{device.name} was not read within {params.deadline_ms} ms"
             raise DomainError(Code.TIMEOUT, message, after_ms=params.deadline_ms, stage="queue")
         values, transfers, known = task.result()
-    wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     return daemon.dressed(_result(device, wanted, values, transfers, known), device)
 
 

@@ -71,14 +71,20 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
 
 
 async def _read(shown: dict[str, Any], device: Device) -> int:
-    transfer = from_object(shown["transfer"])
-    if isinstance(transfer, RegisterWrite):
-        raise CannotObserve("the row names no clean read")
-    answer = await device.worker.read_clean(transfer)
-    if not isinstance(answer, Confirmed):
-        raise CannotObserve(answer.fault)
+    data = b""
+    for one in (shown["transfer"], *shown.get("further", ())):
+        transfer = from_object(one)
+        if isinstance(transfer, RegisterWrite):
+            raise CannotObserve("the row names no clean read")
+        answer = await device.worker.read_clean(transfer)
+        if not isinstance(answer, Confirmed):
+            raise CannotObserve(answer.fault)
+        data += answer.data
+    layout = Layout.from_object(shown["layout"])
+    if "start" in shown:  # the access is wider than the register
+        data = data[shown["start"] : shown["start"] + layout.size_bytes]
     try:
-        return from_bytes(Layout.from_object(shown["layout"]), answer.data)
+        return from_bytes(layout, data)
     except ValueError as error:
         raise CannotObserve(str(error)) from error
 

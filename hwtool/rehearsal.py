@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hwtool.admission import Request, admit, understood
+from hwtool.budget import approval_of
 from hwtool.generation import refresh_boot
+from hwtool.permission import check_values
 from hwtool.prepare import Prepared, plan_object, prepare, prepare_safe_state
 from hwtool.resolve import Resolved
 from hwtool.results import failed
@@ -134,6 +136,9 @@ async def rehearse(daemon: Daemon, request: Request) -> Result:
                 device.worker.admit()
             await refresh_boot(daemon, device)
         found = await rehearsed(resolved)
+        for made in found.prepared:
+            check_values(daemon.board.policy, request.caller, made.resolved, made.values, made.known)
+        request = replace(request, approval=await approval_of(daemon, request, resolved))
     except DomainError as error:
         result = failed(error, "none", key=request.params.key)
     else:
@@ -145,7 +150,7 @@ async def rehearse(daemon: Daemon, request: Request) -> Result:
 
 
 def _shown(request: Request, resolved: Resolved | ResolvedSequence, found: Rehearsed) -> Result:
-    warnings = [f"needs_approval: {why}" for why in resolved.approval] + list(found.warnings)
+    warnings = [f"needs_approval: {why}" for why in request.approval] + list(found.warnings)
     many = len(found.prepared) > 1 or any(p.plan.may_be_partial for p in found.prepared)
     if many:
         warnings.append("may_be_partial: several transfers; it can stop with part of it done")

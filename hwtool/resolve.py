@@ -13,7 +13,6 @@ from typing import Literal
 
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
-from hwtool_contracts.cross_check import find_register
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, refuse_as_clean, refuse_as_effectful
@@ -28,6 +27,7 @@ from hwtool_contracts.messages import (
     WriteParams,
 )
 from hwtool_contracts.model import Field, Group, Register
+from hwtool_contracts.places import find_register
 from hwtool_registers.value import FLOATS, Slot, ValueFault, as_float, encode
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError, Retry
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.messages import Result
@@ -127,12 +128,16 @@ def sources(registers: Iterable[Register]) -> dict[str, Register]:
 
 
 def errata(registers: Iterable[Register]) -> list[str]:
-    """What is known to be wrong with registers and their fields, as warnings."""
+    """What is known to be wrong with registers and their fields, as warnings; a value that may be torn included."""
     told = []
     for register in registers:
         told += [f"erratum: {register.name}: {register.erratum}"] if register.erratum is not None else []
         fields = register.fields.values()
         told += [f"erratum: {register.name}.{f.name}: {f.erratum}" for f in fields if f.erratum is not None]
+        moving = register.volatile or any(f.volatile for f in fields)
+        if register.piece_bytes is not None and moving and ReadEffect.LATCH not in register.read.effects:
+            several = register.size_bytes // register.piece_bytes
+            told.append(f"torn: {register.name} takes {several} accesses, and hardware may change it between them")
     return told
 
 

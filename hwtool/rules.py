@@ -14,28 +14,32 @@ import msgspec
 from hwtool.devices import Device
 from hwtool.outcome import ReadRule, SignalRule, Target
 from hwtool.resolve import Change
-from hwtool_contracts.cross_check import find_place, find_register, gate_of
 from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.expect import expectation
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.model import Field, Persistence, Register, Signal
+from hwtool_contracts.places import find_place, find_register, gate_of
 from hwtool_registers.bits import Layout
 from hwtool_registers.bus import as_object
-from hwtool_registers.plan import read_transfer
+from hwtool_registers.plan import read_transfers
 
 # effects of a read whose loss can be reported with a bound (docs/operations.md, on_loss); the others set things off
 REPORTABLE: Final = frozenset({ReadEffect.CLEAR, ReadEffect.RELATCH, ReadEffect.POP, ReadEffect.ACK, ReadEffect.SET})
 
 
 def observable(device: Device, name: str) -> dict[str, Any]:
-    """How to read an observable without its contract: its transfer, its layout, and what its bank and gates require."""
+    """How to read an observable without its contract: transfers, layout, and what its bank and gates require."""
     register = device.contract.registers[name]
     address = device.spec.address
 
     def how_to_read(target: Register) -> dict[str, Any]:
-        transfer = as_object(read_transfer(device.contract, address, target, target.size_bytes))
-        return {"transfer": transfer, "layout": Layout.of(target).as_object()}
+        transfers, start = read_transfers(device.contract, address, target)
+        first, *further = (as_object(t) for t in transfers)
+        shown: dict[str, Any] = {"transfer": first, "layout": Layout.of(target).as_object()}
+        if further:
+            shown["further"] = further
+        return shown if target.shared_bytes is None else shown | {"start": start}
 
     def selected(bank: str | None) -> list[dict[str, Any]]:
         chosen = [] if bank is None else device.contract.banks[bank].select
@@ -63,10 +67,18 @@ def gates_of_read(device: Device, registers: Iterable[Register]) -> dict[str, Re
 def observed_register(change: Change, device: Device) -> Register | None:
     """The register whose read-back shows a write, None if nothing does."""
     verify = change.judged.verify
-    if verify.by != "read_back":
+    if verify.by != "read_back" or verify.consumes:
         return None
     if verify.register is None:
         return change.register
+    return find_register(device.contract, verify.register, change.register)
+
+
+def confirming_register(change: Change, device: Device) -> Register | None:
+    """The register that is consumed, once, to show a write; None where nothing is consumed for it."""
+    verify = change.judged.verify
+    if not verify.consumes or verify.register is None:
+        return None
     return find_register(device.contract, verify.register, change.register)
 
 
@@ -85,9 +97,15 @@ def signal_place(signal: Signal, beside: Register, device: Device) -> tuple[Regi
 def target_of(change: Change, value: int, before: Mapping[str, int], device: Device) -> Target:
     """What one register of a write should come to, and how that shows."""
     register = change.register
-    observed = observed_register(change, device)
+    confirming = confirming_register(change, device)
+    observed = observed_register(change, device) if confirming is None else confirming
     verify_mask = change.judged.verify.mask
-    if observed is None:
+    if confirming is not None:
+        # hardware sets what is consumed: the contract says that it shows the write all the same
+        strong = verify_mask if verify_mask is not None else register.mask & confirming.mask
+        strong, wanted = _shown_elsewhere(change.judged.effect, value, strong, None)
+        weak = toggles = 0
+    elif observed is None:
         strong = weak = toggles = wanted = 0
     elif observed.name != register.name:
         strong = (verify_mask if verify_mask is not None else register.mask & observed.mask) & ~_volatile(observed)
@@ -106,6 +124,8 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
     if _stored_elsewhere(change):
         # hardware may move set, clear and lock bits: their read-back proves, but a reset is not told from it
         reset_known = 0
+    if confirming is not None:
+        reset_known = 0
     return Target(
         register=register.name,
         observe=None if observed is None else observed.name,
@@ -120,6 +140,7 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
         persistent=register.persistence is Persistence.NONVOLATILE,
         signals=tuple(_signal_rule(s, register, device) for s in change.judged.signals),
         tolerance=change.judged.verify.tolerance,
+        confirms=confirming is not None,
     )
 
 

@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             transport.close()
             return
         now_ns = self._server.engine.daemon.clock.wall_ns()
-        self._caller = Caller(uid, role, secrets.token_hex(3) + "-", now_ns)
+        self._caller = Caller(uid, role, secrets.token_hex(3) + "-", now_ns, groups)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

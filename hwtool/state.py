@@ -12,6 +12,7 @@ from hwtool.clock import Clock, rfc3339
 from hwtool.config import Board
 from hwtool.devices import Device
 from hwtool.journal import REDACTED, clean_text
+from hwtool.permission import Rates
 from hwtool.policy import Caller
 from hwtool.resolve import Resolved
 from hwtool.steps import ResolvedSequence, shown_steps
@@ -39,6 +40,7 @@ class Daemon:
         stopping: no new intents are taken.
         frozen: an operator has frozen the daemon; kept by the store.
         reasons: why the rules could not settle an operation, when they last tried.
+        rates: when callers began operations that policy limits.
     """
 
     board: Board
@@ -52,6 +54,7 @@ class Daemon:
     stopping: bool = False
     frozen: bool = False
     reasons: dict[int, str] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
     _kept: set[asyncio.Task[Any]] = field(default_factory=set)
     _counted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _refused: list[dict[str, Any]] = field(default_factory=list)

@@ -87,9 +87,22 @@ def bounds(row: OpRow, contract: Contract) -> tuple[Counter[Place], Counter[Plac
     entries = (row.evidence or {}).get("entries")
     if row.kind == "safe_state" and entries is not None:
         return _entries(row, contract, entries)
-    steps = [reached(contract, s) for s in facts(row).get("plan", []) if s["role"] == "access"]
+    plan = facts(row).get("plan", [])
+    steps = [reached(contract, s) for s in plan if s["role"] == "access"]
     fewest, most = _accesses(row, len(steps))
-    return sum(steps[:fewest], Counter()), sum(steps[:most], Counter())
+    confirming = [reached(contract, s) for s in plan if s["role"] == "confirm"]
+    least, all_of = _confirmations(row, len(confirming)) if most == len(steps) else (0, 0)
+    low = sum(steps[:fewest], Counter()) + sum(confirming[:least], Counter())
+    return low, sum(steps[:most], Counter()) + sum(confirming[:all_of], Counter())
+
+
+def _confirmations(row: OpRow, total: int) -> tuple[int, int]:
+    """The fewest and the most of the reads that consume what shows a write; they come after the last access."""
+    told = (row.evidence or {}).get("confirmed")
+    if told is None:
+        return 0, total
+    in_doubt = told < total and "proof" not in (row.evidence or {}) and row.verdict_by != "bus"
+    return told, told + in_doubt
 
 
 def _entries(row: OpRow, contract: Contract, entries: Mapping[str, str]) -> tuple[Counter[Place], Counter[Place]]:

@@ -44,6 +44,8 @@ ADVERSARY = "tests/hwtool/test_found_by_adversary.py::"
 REVIEW = "tests/hwtool/test_found_by_review.py::"
 FORMAT = "tests/hwtool/test_format_keys.py::"
 STRUCTURES = "tests/hwtool/test_structures.py::"
+PERMISSION = "tests/hwtool/test_permission.py::"
+REACH = "tests/hwtool/test_reach.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
 CACHE = "tests/contracts/test_cache.py::"
 MUTANTS = [
@@ -558,6 +560,91 @@ MUTANTS = [
         "        for register in chosen:\n",
         "tests/hwtool/test_found_in_contracts.py::"
         "test_correction_when_it_makes_harmless_and_names_nothing_seen_then_a_fault",
+    ),
+    Mutant(
+        "policy: what a rule forbids is denied",
+        "hwtool/permission.py",
+        "    if rule is not None and word in (YesNo.NO, Gate.NO):\n",
+        "    if rule is not None and word is YesNo.NO:\n",
+        PERMISSION + "test_rule_when_it_says_no_then_denied_for_everybody_it_means_and_nothing_is_sent",
+    ),
+    Mutant(
+        "policy: clean reads ask for it too",
+        "hwtool/reading.py",
+        "        check_use(daemon.board.policy, caller, Touch(device, register, \"read\"))\n",
+        "        Touch(device, register, \"read\")\n",
+        PERMISSION + "test_rule_when_it_says_no_then_denied_for_everybody_it_means_and_nothing_is_sent",
+    ),
+    Mutant(
+        "policy: a rule speaks of those it names alone",
+        "hwtool/policy_table.py",
+        "(kind == \"uid\" and int(name) == uid)",
+        "(kind == \"uid\" and str(uid).startswith(name))",
+        PERMISSION + "test_rule_when_it_names_a_caller_then_it_speaks_of_no_other",
+    ),
+    Mutant(
+        "policy: limits are asked for again once the whole value is known",
+        "hwtool/execution.py",
+        "        permission.check_values(rules, request.caller, resolved, prepared.values, prepared.known)\n",
+        "",
+        PERMISSION + "test_limits_when_a_value_would_be_outside_then_refused_and_nothing_is_written",
+    ),
+    Mutant(
+        "policy: what begins is counted",
+        "hwtool/execution.py",
+        "        permission.note_rate(daemon.rates, rules, request.caller, resolved, now_s)\n",
+        "",
+        PERMISSION + "test_rate_when_it_is_used_up_then_limited_until_the_minute_is_over_and_for_that_caller_alone",
+    ),
+    Mutant(
+        "confidential: what reaches its bits is denied too",
+        "hwtool/devices.py",
+        "            known = any(r.is_confidential for r in overlapping(self.contract, register))\n",
+        "            known = register.is_confidential\n",
+        PERMISSION + "test_confidential_when_a_caller_is_not_allowed_then_denied_and_not_looked_at",
+    ),
+    Mutant(
+        "confidential: a write that is read back would tell",
+        "hwtool/permission.py",
+        "    looks = touch.use != \"write\" or touch.register.access.readable\n",
+        "    looks = touch.use != \"write\"\n",
+        PERMISSION + "test_confidential_when_a_caller_is_not_allowed_then_denied_and_not_looked_at",
+    ),
+    Mutant(
+        "a daily budget is looked at again at the head of the queue",
+        "hwtool/execution.py",
+        "                await check_left(daemon, resolved)\n",
+        "                pass\n",
+        PERMISSION + "test_budget_when_two_come_at_once_for_the_last_write_then_one_runs",
+    ),
+    Mutant(
+        "what a verification consumes is not read again by the watch",
+        "hwtool/carry_out.py",
+        "    names = {t.observe for t in targets if t.observe and not t.confirms} | {s",
+        "    names = {t.observe for t in targets if t.observe} | {s",
+        REACH + "test_consumed_verification_when_another_register_of_the_write_is_watched_then_still_once",
+    ),
+    Mutant(
+        "a register with accesses of its own width is never merged",
+        "contracts/hwtool_contracts/judge.py",
+        "    if any(r.access_bits is not None for r in members):\n",
+        "    if False:\n",
+        REACH + "test_pieces_when_read_then_each_access_once_in_order_and_the_value_whole",
+    ),
+    Mutant(
+        "a wide access counts what its neighbours do",
+        "contracts/hwtool_contracts/places.py",
+        "    if shared is None:\n",
+        "    if shared is None or shared:\n",
+        REACH + "test_wide_access_when_a_neighbour_pops_then_no_clean_read",
+    ),
+    Mutant(
+        "rules look once after a quarantine",
+        "hwtool/engine.py",
+        "                if worker.returns != returned or worker.state == \"quarantined\":\n",
+        "                if False:\n",
+        "tests/hwtool/test_loss.py::"
+        "test_rules_when_an_earlier_quarantine_ends_as_an_outcome_becomes_unknown_then_they_run_once",
     ),
 ]  # fmt: skip
 

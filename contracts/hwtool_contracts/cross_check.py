@@ -10,7 +10,8 @@ from hwtool_contracts.effects import ReadEffect, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.model import Access, Contract, Field, NamedSequence, Owner, ReadSpec, Register, Space
 from hwtool_contracts.named_steps import check_steps
-from hwtool_contracts.places import cells
+from hwtool_contracts.places import cells, find_place, find_register, gate_of
+from hwtool_contracts.reach import check_reach
 from hwtool_contracts.toml_reader import Fault
 
 
@@ -23,35 +24,7 @@ def check_references(contract: Contract, file: str, faults: list[Fault]) -> None
     check.groups()
     check.assumes()
     check.identity()
-
-
-def find_place(contract: Contract, name: str, beside: Register | None = None) -> tuple[Register, Field | None] | None:
-    """The register called `name`, or the field of a `REG.FIELD`; siblings of `beside` in its cluster come first."""
-    candidates = [name]
-    if beside is not None and "." in beside.name:
-        candidates.insert(0, beside.name.rpartition(".")[0] + "." + name)
-    for candidate in candidates:
-        if candidate in contract.registers:
-            return contract.registers[candidate], None
-        owner, _, field = candidate.rpartition(".")
-        if owner in contract.registers and field in contract.registers[owner].fields:
-            return contract.registers[owner], contract.registers[owner].fields[field]
-    return None
-
-
-def find_register(contract: Contract, name: str, beside: Register | None = None) -> Register | None:
-    """The register of `find_place`."""
-    place = find_place(contract, name, beside)
-    return None if place is None else place[0]
-
-
-def gate_of(text: str) -> tuple[str, int | None]:
-    """The register or field of a gate, and the value at which it is open; None: at any but 0 (`REG.FIELD = 1`)."""
-    name, equals, value = text.partition("=")
-    try:
-        return name.strip(), int(value, 0) if equals else None
-    except ValueError:
-        return text, None
+    check_reach(contract, check.fault)
 
 
 def _own_effects(register: Register) -> set[ReadEffect]:
@@ -165,7 +138,7 @@ class _Check:
                 self.fault(table, name + "write.absolute", "only a command is absolute", write.effect, "effect command")
             for signal in write.signals:
                 self.clean(table, name + "write.signals", signal.register, register)
-            if write.verify is not None and write.verify.register is not None:
+            if write.verify is not None and write.verify.register is not None and not write.verify.consumes:
                 self.clean(table, name + "write.verify", write.verify.register, register)
             if write.verify is not None and write.verify.by == "read_back" and write.verify.register is None:
                 self.readable_back(table, name + "write.verify", register)

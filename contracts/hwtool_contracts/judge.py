@@ -129,6 +129,8 @@ def judge_read(contract: Contract, members: tuple[Register, ...], as_group: bool
     if any(r.may_block for r in members):
         # an access that may hold the bus up is nobody's neighbour and nobody's poll
         policies = [p._replace(block=When.NO, poll=When.NO) for p in policies]
+    if any(r.access_bits is not None for r in members):
+        policies = [p._replace(block=When.NO) for p in policies]  # the bus lets no other width through
     keyless = strictest([p.keyless for p in policies])
     latch_alone = ReadEffect.LATCH in effects and not as_group
     clean = keyless is When.YES or (keyless is When.EXCLUSIVE and owner is Owner.EXCLUSIVE and not latch_alone)

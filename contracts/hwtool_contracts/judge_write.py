@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from hwtool_contracts.cross_check import find_register
 from hwtool_contracts.effects import WRITE_POLICY, Basis, Neutral, Reconcile, When, WriteEffect, worst_write
 from hwtool_contracts.judge import WEAKEST_FIRST, ReadJudgement, Refused, Stage, judge_read
 from hwtool_contracts.model import (
@@ -25,8 +24,9 @@ from hwtool_contracts.model import (
     Verify,
     WriteSpec,
 )
-from hwtool_contracts.places import overlapping
+from hwtool_contracts.places import find_register, overlapping
 
+NONVOLATILE: Final = "the value is nonvolatile"
 UNSAID: Final = "nobody has said that hardware leaves it alone (silent_volatile = false in a review)"
 
 
@@ -150,7 +150,7 @@ def judge_write(
     approval += ["the write cannot be undone" for s in held_back if s.irreversible][:1]
     approval += ["the device answers elsewhere afterwards" for s in held_back if s.readdresses][:1]
     if register.persistence is Persistence.NONVOLATILE:
-        approval.append("the value is nonvolatile")
+        approval.append(NONVOLATILE)
     effect = worst_write(frozenset(s.effect for s in specs))
     windows = [s.window_ms for s in specs if s.window_ms is not None]
     policy = WRITE_POLICY[effect]
@@ -195,7 +195,8 @@ def _verification(contract: Contract, register: Register, specs: list[WriteSpec]
     for by in ("read_back", "signal"):
         for verify in stated:
             if verify.by == by:
-                return verify if by == "signal" or readable_back(contract, register, verify) else Verify("none")
+                seen = by == "signal" or readable_back(contract, register, verify)
+                return verify if seen else Verify("none")
     if stated:
         return Verify("none")
     worst = WRITE_POLICY[worst_write(frozenset(s.effect for s in specs))]
@@ -206,7 +207,9 @@ def _verification(contract: Contract, register: Register, specs: list[WriteSpec]
 
 
 def readable_back(contract: Contract, register: Register, verify: Verify) -> bool:
-    """Whether the register that would be read back can be read cleanly."""
+    """Whether the register that would be read back can be read cleanly, or is declared to be consumed for that."""
+    if verify.consumes:
+        return True  # the contract's own rules have looked at it (hwtool_contracts.reach)
     target = find_register(contract, verify.register, register) if verify.register is not None else register
     if target is None or not target.access.readable:
         return False

@@ -68,6 +68,8 @@ REGISTER: Final = {
     "persistence": Key("word", "how long a written value lasts", _of(Persistence)),
     "owner": Key("word", "whether another writer exists on this host", _of(Owner)),
     "sensitive": Key("flag", "its value is redacted in every record"),
+    "confidential": Key("flag", "shown only to callers that the board's policy allows; sensitive too"),
+    "access_bits": Key("integer", "8, 16, 32 or 64: width of the only bus accesses that reach it"),
     "bank": Key("text", "the bank in which it answers"),
     "byte_order": Key("word", "order of its bytes", ORDERS),
     "word_order": Key("word", "order of its 16-bit words", ORDERS),
@@ -153,6 +155,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "increment_mask": Key("integer", "bits of the offset that make it move in longer transfers"),
         "read": Key("word", "how a read is framed", ("restart", "stop")),
         "crc": Key("crc", "a CRC behind each word"),
+        "pec": Key("flag", "each transfer ends with the packet error code of SMBus"),
         "offset_bits_in_address": Key("integer", "highest bits of the offset that are the lowest of the address"),
     },
     "crc": {
@@ -203,6 +206,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "parts": Key("texts", "bit ranges that make the value, most significant first"),
         "reserved": Key("word", "what is written there", ("keep", "zero", "one")),
         "erratum": Key("text", "what is wrong with it; told with each result of the register"),
+        "confidential": REGISTER["confidential"],
         "alternate": Key("flag", "shares bits with another field, which is there in another mode"),
     },
     "cluster": {
@@ -283,6 +287,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "register": Key("text", "another register that shows it"),
         "mask": Key("integer", "bits that are compared, in the register that is read"),
         "tolerance": Key("integer", "raw units that the read-back may differ by"),
+        "consumes": Key("flag", "reading that register consumes what it shows: once, as the end of the write"),
     },
     "signal": {
         "register": Key("text", "what is looked at", required=True),

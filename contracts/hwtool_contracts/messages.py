@@ -282,6 +282,22 @@ class ReasonParams(Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
 
 
+class PolicyShowParams(Struct, forbid_unknown_fields=True):
+    """`policy.show`: the rules of the board, and what they let a caller do with a register.
+
+    Attributes:
+        register: as `device.REGISTER`; what decides about it is told.
+        who: the caller it is told for, `uid:N`; without it the one who asks.
+        groups: names of the groups that caller is in.
+        role: of the socket it would use.
+    """
+
+    register: str | None = None
+    who: Annotated[str, Meta(pattern=r"^uid:[0-9]{1,10}\Z")] | None = None
+    groups: list[str] = msgspec.field(default_factory=list)
+    role: Literal["agent", "operator"] = "agent"
+
+
 class Method(NamedTuple):
     """One method of the surface.
 
@@ -321,6 +337,7 @@ METHODS: Final[dict[str, Method]] = {
     "op.settle": Method(SettleParams, True, "End an unknown operation with a person's verdict."),
     "device.hold": Method(HoldParams, True, "Stop effectful requests to a device."),
     "device.release": Method(HoldParams, True, "Take a person's hold off a device."),
+    "policy.show": Method(PolicyShowParams, True, "The board's policy, and which rule decides about a register."),
     "daemon.freeze": Method(ReasonParams, True, "Refuse every effectful request but safe states, over restarts too."),
     "daemon.thaw": Method(ReasonParams, True, "End a freeze."),
 }
@@ -367,6 +384,7 @@ class Result(Struct, kw_only=True):
     entries: list[dict[str, Any]] | UnsetType = UNSET
     cursor: str | UnsetType | None = UNSET
     openrpc: dict[str, Any] | UnsetType = UNSET
+    policy: dict[str, Any] | UnsetType = UNSET
 
 
 def schemas() -> dict[str, Any]:

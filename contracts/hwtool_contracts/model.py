@@ -167,12 +167,14 @@ class Verify:
 
     Attributes:
         tolerance: a read-back may differ from what was written by so many raw units.
+        consumes: reading `register` consumes what it shows: it is read once, as the end of the write, and never again.
     """
 
     by: Literal["read_back", "signal", "none"]
     register: str | None = None
     mask: int | None = None
     tolerance: int = 0
+    consumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,7 @@ class Field:
         parts: bit ranges (msb, lsb) that make the value, most significant first; none: `msb` to `lsb`. Where there
             are parts, `msb` and `lsb` are the outermost bits.
         erratum: what is wrong with it, told with each result of its register.
+        confidential: shown only to callers that the board's policy allows.
     """
 
     name: str
@@ -320,6 +323,7 @@ class Field:
     alternate: bool = False
     parts: tuple[tuple[int, int], ...] = ()
     erratum: str | None = None
+    confidential: bool = False
 
     @property
     def width_bits(self) -> int:
@@ -415,6 +419,8 @@ class Register:
         may_block: an access may hold the bus up for long: it is never polled, merged or dumped.
         erratum: what is wrong with it, told with each result.
         verified: what this register was checked against, where that is not the whole contract's word.
+        access_bits: width of the only bus accesses that reach it; None: its own width.
+        confidential: shown only to callers that the board's policy allows; such a register is `sensitive` too.
         crc: what stands behind each word in a transfer.
         opcode, phrase: of a command, of a value in a line protocol.
         page_bytes: of a range of a memory: a write does not cross a multiple of it; 0: no pages.
@@ -450,6 +456,8 @@ class Register:
     may_block: bool = False
     erratum: str | None = None
     verified: str | None = None
+    access_bits: int | None = None
+    confidential: bool = False
     crc: Crc | None = None
     opcode: Opcode | None = None
     phrase: Phrase | None = None
@@ -479,6 +487,23 @@ class Register:
     def mask(self) -> int:
         """All bits of the register."""
         return (1 << self.width_bits) - 1
+
+    @property
+    def piece_bytes(self) -> int | None:
+        """Bytes of each of the several accesses that the register takes; None: one access reaches all of it."""
+        narrow = self.access_bits is not None and self.access_bits < self.width_bits
+        return self.access_bits // 8 if narrow and self.access_bits is not None else None
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Bytes of the one access that reaches the register and more than it; None: none is wider."""
+        wide = self.access_bits is not None and self.access_bits > self.width_bits
+        return self.access_bits // 8 if wide and self.access_bits is not None else None
+
+    @property
+    def is_confidential(self) -> bool:
+        """Whether it, or a field of it, is shown only to callers that policy allows."""
+        return self.confidential or any(f.confidential for f in self.fields.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,6 +573,7 @@ class I2cAccess:
         increment_mask: bits of the offset that make the pointer move in a transfer of several bytes.
         crc: behind each word.
         offset_bits_in_address: how many of the highest bits of an offset stand in the lowest bits of the address.
+        pec: each transfer ends with the packet error code of SMBus.
     """
 
     addresses: tuple[int, ...]
@@ -556,6 +582,7 @@ class I2cAccess:
     increment_mask: int = 0
     crc: Crc | None = None
     offset_bits_in_address: int = 0
+    pec: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from hwtool_contracts.native_access import access_facts
 from hwtool_contracts.native_commands import commands, memories
 from hwtool_contracts.native_registers import (
     MAX_REGISTERS,
-    REGISTER_NOT_YET,
     RegisterReader,
     array_of,
     cluster_aliases,
@@ -34,7 +33,6 @@ from hwtool_contracts.native_registers import (
 from hwtool_contracts.native_tables import assumes, banks, groups, identity, indexed_banks, params, sequences
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
-TOP_NOT_YET: Final[frozenset[str]] = frozenset()
 MAX_CLUSTER_DEPTH: Final = 16
 
 
@@ -67,7 +65,7 @@ def parse_contract(text: str, file: str) -> Contract:
     """
     data = parse_toml(text, file)
     faults: list[Fault] = []
-    top = Table(data, "", file, faults, TOP_NOT_YET)
+    top = Table(data, "", file, faults)
     for key in ("base", "base_sha256", "review"):
         if key in data:
             top.fault(key, "an overlay is no contract of its own", top.raw(key) and None, "a base beside it: overlays")
@@ -142,7 +140,7 @@ class RegisterMap:
 
     def read(self, around: Table, at: int, prefix: str, depth: int = 0) -> None:
         """Read `registers` and `clusters` of a file or of a cluster."""
-        for name, table in around.tables("registers", REGISTER_NOT_YET):
+        for name, table in around.tables("registers"):
             for register in self.reader.read(name, table, at, prefix):
                 if self.bank is not None and register.bank is None:
                     register = replace(register, bank=self.bank)

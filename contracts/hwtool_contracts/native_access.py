@@ -18,8 +18,6 @@ from hwtool_contracts.model import (
 )
 from hwtool_contracts.toml_reader import Table
 
-ACCESS_NOT_YET: Final[frozenset[str]] = frozenset()
-I2C_NOT_YET: Final = frozenset({"pec"})
 BUSES: Final = ("i2c", "spi", "mdio", "modbus", "line", "mapped")
 FUNCTIONS: Final = frozenset({1, 2, 3, 4, 5, 6, 15, 16})
 
@@ -42,14 +40,14 @@ class AccessFacts:
 
 def access_facts(top: Table) -> AccessFacts:
     """Read `[access]` of a contract."""
-    table = top.table("access", ACCESS_NOT_YET)
+    table = top.table("access")
     if table is None:
         top.fault("access", "table is missing", None, "[access] with offset_bytes and a bus table")
         return AccessFacts(BusAccess(1, None, None))
     mapped = table.table("mapped")
     offset_bytes = table.integer("offset_bytes", low=0, high=8 if mapped is not None else 4)
     byte_order = table.choice("byte_order", ByteOrder) or (ByteOrder.BIG if mapped is None else ByteOrder.LITTLE)
-    i2c, modbus = table.table("i2c", I2C_NOT_YET), table.table("modbus")
+    i2c, modbus = table.table("i2c"), table.table("modbus")
     spi, line, mdio = table.table("spi"), table.table("line"), table.table("mdio")
     if all(bus is None for bus in (i2c, modbus, mapped, spi, line, mdio)):
         table.fault("", "no bus", None, "one of " + ", ".join(f"[access.{bus}]" for bus in BUSES))
@@ -129,6 +127,7 @@ def _i2c(table: Table) -> I2cAccess:
         table.integer("increment_mask", low=1, high=0xFF) or 0,
         read_crc(table),
         table.integer("offset_bits_in_address", low=1, high=3) or 0,
+        bool(table.flag("pec", False)),
     )
     table.done()
     shared = (1 << access.offset_bits_in_address) - 1

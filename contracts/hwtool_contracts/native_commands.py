@@ -21,14 +21,13 @@ from hwtool_contracts.native_registers import MAX_WIDTH_BITS, RegisterReader
 from hwtool_contracts.native_specs import read_spec, write_spec
 from hwtool_contracts.toml_reader import Table
 
-COMMAND_NOT_YET: Final[frozenset[str]] = frozenset()
 MEMORY_NOT_YET: Final[frozenset[str]] = frozenset({"bank"})
 MAX_PAYLOAD_BYTES: Final = MAX_WIDTH_BITS // 8
 
 
 def commands(top: Table, reader: RegisterReader) -> list[Register]:
     """The `[commands.N]` of a file, each as a register."""
-    return [_command(name, table, reader) for name, table in top.tables("commands", COMMAND_NOT_YET)]
+    return [_command(name, table, reader) for name, table in top.tables("commands")]
 
 
 def _command(name: str, table: Table, reader: RegisterReader) -> Register:

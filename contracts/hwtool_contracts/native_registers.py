@@ -39,8 +39,7 @@ MAX_REGISTERS: Final = 100_000
 MAX_TEXT_BITS: Final = 8 * 256
 ACTING: Final = ("set_at", "clear_at", "toggle_at")
 TOP_OFFSET: Final = (1 << 64) - 1
-REGISTER_NOT_YET: Final = frozenset({"access_bits", "confidential"})
-FIELD_NOT_YET: Final = frozenset({"confidential"})
+ACCESS_BITS: Final = (8, 16, 32, 64)
 
 
 @dataclass(slots=True)
@@ -247,6 +246,8 @@ class RegisterReader:
             persistence=table.choice("persistence", Persistence) or base.persistence,
             owner=table.choice("owner", Owner) or base.owner,
             sensitive=bool(table.flag("sensitive", base.sensitive)),
+            access_bits=_access_bits(table) or base.access_bits,
+            confidential=bool(table.flag("confidential", base.confidential)),
             bank=table.text("bank") or base.bank,
             byte_order=table.choice("byte_order", ByteOrder) or base.byte_order,
             word_order=table.choice("word_order", ByteOrder) or base.word_order,
@@ -262,7 +263,9 @@ class RegisterReader:
             erratum=table.text("erratum") or base.erratum,
             verified=table.text("verified") or base.verified,
         )
-        return replace(made, fields=self._fields(table, made, base))
+        whole = replace(made, fields=self._fields(table, made, base))
+        # what is shown to some callers only must not stand in records that others read
+        return replace(whole, sensitive=True) if whole.is_confidential else whole
 
     def _alias(self, table: Table, key: str) -> Alias | None:
         """An offset, or in an overlay the name of a register; in a table with `shift` where the bits stand higher."""
@@ -284,7 +287,7 @@ class RegisterReader:
 
     def _fields(self, owner: Table, register: Register, base: Register) -> Mapping[str, Field]:
         fields: dict[str, Field] = {name: _follow(field, register, base) for name, field in base.fields.items()}
-        for name, table in owner.tables("fields", FIELD_NOT_YET):
+        for name, table in owner.tables("fields"):
             fields[name] = self._field(name, table, register, fields.get(name))
             table.done()
         self._check_shared(owner, fields)
@@ -336,6 +339,7 @@ class RegisterReader:
             description=table.text("description") or base.description,
             alternate=bool(table.flag("alternate", base.alternate)),
             erratum=table.text("erratum") or base.erratum,
+            confidential=bool(table.flag("confidential", base.confidential)),
         )
 
     def _check_shared(self, owner: Table, fields: Mapping[str, Field]) -> None:
@@ -429,6 +433,15 @@ def _says_what_it_does(field: WriteSpec, base: WriteSpec, register: WriteSpec) -
     """As `_says_what`, for writes."""
     vague = (WriteEffect.MODIFY, WriteEffect.UNKNOWN)
     return register != base and field.effect in vague and register.effect is not WriteEffect.STORE
+
+
+def _access_bits(table: Table) -> int | None:
+    """The width of the only accesses that the bus lets through to a register."""
+    bits = table.integer("access_bits")
+    if bits is not None and bits not in ACCESS_BITS:
+        table.fault("access_bits", "not a width of a bus access", bits, ", ".join(map(str, ACCESS_BITS)))
+        return None
+    return bits
 
 
 def _or(stated: int | None, inherited: int | None) -> int | None:

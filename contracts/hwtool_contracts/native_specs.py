@@ -21,9 +21,6 @@ from hwtool_contracts.model import (
 )
 from hwtool_contracts.toml_reader import Table
 
-READ_NOT_YET: Final[frozenset[str]] = frozenset()
-WRITE_NOT_YET: Final[frozenset[str]] = frozenset()
-VERIFY_NOT_YET: Final = frozenset({"consumes"})
 PLAIN: Final = Quantity()
 QUANTITY_KEYS: Final = frozenset(
     {"encoding", "signed", "scale", "add", "unit", "exponent_from", "scale_from", "scales", "scale_param"}
@@ -44,7 +41,7 @@ def _provenance(table: Table) -> Provenance:
 
 def read_spec(owner: Table, inherited: ReadSpec) -> ReadSpec:
     """What the `read` table of a register, field or default says; without one, what is inherited."""
-    table = owner.table("read", READ_NOT_YET)
+    table = owner.table("read")
     if table is None:
         return inherited
     effects = table.choices("effects", ReadEffect)
@@ -79,7 +76,7 @@ def write_spec(owner: Table, inherited: WriteSpec, width_bits: int, known: Quant
     `known`: how the value is understood so far, where the table does not say it anew.
     """
     is_float = str(owner.data.get("encoding", known.encoding)).startswith("float")
-    table = owner.table("write", WRITE_NOT_YET)
+    table = owner.table("write")
     if table is None:
         return inherited
     effect = table.choice("effect", WriteEffect, required=True) or WriteEffect.UNKNOWN
@@ -143,7 +140,6 @@ def _verify(table: Table, top_value: int) -> Verify | None:
             f"{table.where}.verify",
             table.file,
             table.faults,
-            VERIFY_NOT_YET,
         )
         table.raw("verify")
         by = inner.text("by", required=True) or "none"
@@ -151,7 +147,10 @@ def _verify(table: Table, top_value: int) -> Verify | None:
         # in the register that is read back, which may be wider than the field that is written
         mask = inner.integer("mask", low=1, high=top_value if elsewhere is None else WIDEST)
         tolerance = inner.integer("tolerance", low=1, high=top_value) or 0
+        consumes = bool(inner.flag("consumes", False))
         inner.done()
+        if consumes and (by != "read_back" or elsewhere is None):
+            inner.fault("consumes", "speaks of the register that shows it", by, "by = read_back, and its register")
         if tolerance and by != "read_back":
             inner.fault("tolerance", "only a read-back has one", by, "by = read_back")
         verify = (by, elsewhere, mask)
@@ -159,11 +158,11 @@ def _verify(table: Table, top_value: int) -> Verify | None:
         word = table.text("verify")
         if word is None:
             return None
-        verify, tolerance = (word, None, None), 0
+        verify, tolerance, consumes = (word, None, None), 0, False
     if verify[0] not in ("read_back", "signal", "none"):
         table.fault("verify", "not in the vocabulary", repr(verify[0]), "read_back, signal or none")
         return None
-    return Verify(cast(Literal["read_back", "signal", "none"], verify[0]), verify[1], verify[2], tolerance)
+    return Verify(cast(Literal["read_back", "signal", "none"], verify[0]), verify[1], verify[2], tolerance, consumes)
 
 
 def _signals(table: Table) -> list[Signal]:

@@ -9,7 +9,6 @@ from typing import Final, Literal, cast
 from hwtool_contracts.model import Assume, Bank, Group, Identity, NamedSequence, Param, Register, Selector
 from hwtool_contracts.toml_reader import Table
 
-IDENTITY_NOT_YET: Final[frozenset[str]] = frozenset()
 INDEX: Final = "@index"
 WIDEST_MASK: Final = (1 << 64) - 1
 Restore = Literal["prior", "none"] | tuple[Selector, ...]
@@ -160,7 +159,7 @@ def params(top: Table) -> dict[str, Param]:
 
 def identity(top: Table) -> Identity | None:
     """The `[identity]` of a file."""
-    table = top.table("identity", IDENTITY_NOT_YET)
+    table = top.table("identity")
     if table is None:
         return None
     register, command = table.text("register"), table.text("command")

@@ -167,6 +167,8 @@ class _Writer:
                 lines.append(f"increment_mask = {value_of(Hex(i2c.increment_mask))}")
             if i2c.offset_bits_in_address:
                 lines.append(f"offset_bits_in_address = {i2c.offset_bits_in_address}")
+            if i2c.pec:
+                lines.append("pec = true")
             if i2c.crc is not None:
                 crc = {"poly": Hex(i2c.crc.poly), "init": Hex(i2c.crc.init), "word_bytes": i2c.crc.word_bytes}
                 lines.append(f"crc = {value_of(crc)}")
@@ -273,8 +275,11 @@ class _Writer:
         for key, plain in (("persistence", Persistence.UNTIL_RESET), ("owner", Owner.EXCLUSIVE)):
             if getattr(r, key) is not plain:
                 told[key] = getattr(r, key)
-        if r.sensitive:
-            told["sensitive"] = True
+        for key in ("sensitive", "confidential"):
+            if getattr(r, key):
+                told[key] = True
+        if r.access_bits is not None:
+            told["access_bits"] = r.access_bits
         if r.bank is not None:
             told["bank"] = r.bank
         if r.byte_order is not (ByteOrder.BIG if r.space.modbus else self._byte_order()):
@@ -331,6 +336,8 @@ class _Writer:
             told["alternate"] = True
         if f.erratum is not None:
             told["erratum"] = f.erratum
+        if f.confidential:
+            told["confidential"] = True
         told |= quantity_keys(f.quantity)
         if f.access.readable and f.read != r.read:
             told["read"] = read_table(f.read)

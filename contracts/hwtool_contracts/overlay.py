@@ -37,7 +37,7 @@ from hwtool_contracts.model import (
 from hwtool_contracts.native import RegisterMap, digest_of
 from hwtool_contracts.native_access import AccessFacts
 from hwtool_contracts.native_commands import commands, memories
-from hwtool_contracts.native_registers import REGISTER_NOT_YET, Defaults, RegisterReader, moved, part_of_whole
+from hwtool_contracts.native_registers import Defaults, RegisterReader, moved, part_of_whole
 from hwtool_contracts.native_tables import assumes, banks, groups, identity, params, sequences
 from hwtool_contracts.notice import Notice
 from hwtool_contracts.parts import renamed
@@ -191,7 +191,7 @@ class _Overlay:
         offsets = {n: r.offset for n, r in self.base.registers.items()}
         map_ = RegisterMap(RegisterReader(self._facts(), Defaults(), offsets))
         spoken_of = {name for name in self._named() if not is_pattern(name)}
-        for name, table in top.tables("registers", REGISTER_NOT_YET):
+        for name, table in top.tables("registers"):
             self._register(name, table, map_, spoken_of)
         map_.read(Table({"clusters": top.raw("clusters") or {}}, "", top.file, top.faults), 0, "")
         for command in commands(top, map_.reader):
@@ -294,7 +294,7 @@ class _Overlay:
         faults_before = len(table.faults)
         _check_seen(table)
         for register in chosen:
-            fresh = Table(table.data, table.where, table.file, table.faults, REGISTER_NOT_YET)
+            fresh = Table(table.data, table.where, table.file, table.faults)
             fresh.raw("except")
             corrected = map_.reader.correct(fresh, self.registers[register.name])
             corrected = _retargeted(corrected, name.partition(".")[0], register.name.partition(".")[0])

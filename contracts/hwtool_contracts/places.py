@@ -10,13 +10,13 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import cast
 
-from hwtool_contracts.model import Contract, Register, Space
+from hwtool_contracts.model import Contract, Field, Register, Space
 
 Place = tuple[str, int, int]
 
 
 def cells(contract: Contract, register: Register) -> range:
-    """The cells of the address space that an access to the register touches."""
+    """The cells of its address space that the register stands in."""
     if register.space.of_words:
         return range(register.offset, register.offset + register.width_bits // 16)
     if register.space.of_bits:
@@ -26,6 +26,15 @@ def cells(contract: Contract, register: Register) -> range:
     i2c = contract.access.i2c
     moves = contract.access.mdio is None if i2c is None else i2c.auto_increment != "none"
     return range(register.offset, register.offset + (register.size_bytes if moves else 1))
+
+
+def reach(contract: Contract, register: Register) -> range:
+    """The cells that an access to the register touches: more than it stands in where the bus has only wider ones."""
+    shared = register.shared_bytes
+    if shared is None:
+        return cells(contract, register)
+    first = register.offset // shared * shared
+    return range(first, first + shared)
 
 
 class Places:
@@ -76,11 +85,41 @@ def places_of(contract: Contract) -> Places:
 
 def overlapping(contract: Contract, register: Register) -> list[Register]:
     """Every register that an access to this one reaches, itself included; other banks too if it names none."""
-    index, width = places_of(contract), len(cells(contract, register))
+    index, reached = places_of(contract), reach(contract, register)
     names: dict[str, None] = {}
-    for first in (register.offset, *register.also_at):
+    width = len(reached)
+    for first in (reached.start, *register.also_at):
         names |= dict.fromkeys(index.names(register.space, first, first + width))
     found = [contract.registers[n] for n in names]
     if register.name not in names:
         found.insert(0, register)  # a part of a memory, a line: not in the index
     return [other for other in found if register.bank is None or other.bank in (register.bank, None)]
+
+
+def find_place(contract: Contract, name: str, beside: Register | None = None) -> tuple[Register, Field | None] | None:
+    """The register called `name`, or the field of a `REG.FIELD`; siblings of `beside` in its cluster come first."""
+    candidates = [name]
+    if beside is not None and "." in beside.name:
+        candidates.insert(0, beside.name.rpartition(".")[0] + "." + name)
+    for candidate in candidates:
+        if candidate in contract.registers:
+            return contract.registers[candidate], None
+        owner, _, field = candidate.rpartition(".")
+        if owner in contract.registers and field in contract.registers[owner].fields:
+            return contract.registers[owner], contract.registers[owner].fields[field]
+    return None
+
+
+def find_register(contract: Contract, name: str, beside: Register | None = None) -> Register | None:
+    """The register of `find_place`."""
+    place = find_place(contract, name, beside)
+    return None if place is None else place[0]
+
+
+def gate_of(text: str) -> tuple[str, int | None]:
+    """The register or field of a gate, and the value at which it is open; None: at any but 0 (`REG.FIELD = 1`)."""
+    name, equals, value = text.partition("=")
+    try:
+        return name.strip(), int(value, 0) if equals else None
+    except ValueError:
+        return text, None

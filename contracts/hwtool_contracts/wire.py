@@ -42,7 +42,7 @@ from hwtool_contracts.model import (
 from hwtool_contracts.notice import Imported, Notice
 from hwtool_contracts.places import Places, places_of_register
 
-VERSION: Final = 1
+VERSION: Final = 2
 CHUNK: Final = 64
 ACCESSES: Final = tuple(Access)
 SPACES: Final = tuple(Space)
@@ -169,6 +169,7 @@ def encode(imported: Imported) -> bytes:
                 f.alternate,
                 [list(part) for part in f.parts],
                 f.erratum,
+                f.confidential,
             ]
             for f in fields.values()
         ]
@@ -204,7 +205,7 @@ def _rare(register: Register) -> list[list[Any]]:
     """What few registers have: nothing where this one has none of it."""
     acting = [None if a is None else [a.at, a.shift] for a in (register.set_at, register.clear_at, register.toggle_at)]
     rare: list[Any] = [list(register.also_at), *acting, register.write_mask]
-    rare += [register.may_block, register.erratum, register.verified]
+    rare += [register.may_block, register.erratum, register.verified, register.access_bits, register.confidential]
     crc, opcode, phrase = register.crc, register.opcode, register.phrase
     rare.append(None if crc is None else [crc.poly, crc.init, crc.word_bytes])
     rare.append(None if opcode is None else [opcode.code_bytes, opcode.dummy_bytes])
@@ -215,9 +216,9 @@ def _rare(register: Register) -> list[list[Any]]:
 def _unfolded(rare: list[Any]) -> tuple[Any, ...]:
     """The members that `_rare` folded, in the order of `Register`."""
     made = [
-        None if given is None else kind(*given) for kind, given in zip((Crc, Opcode, Phrase), rare[8:], strict=True)
+        None if given is None else kind(*given) for kind, given in zip((Crc, Opcode, Phrase), rare[10:], strict=True)
     ]
-    return (tuple(rare[0]), *(a and Alias(*a) for a in rare[1:4]), *rare[4:8], *made)
+    return (tuple(rare[0]), *(a and Alias(*a) for a in rare[1:4]), *rare[4:10], *made)
 
 
 def _chunks(encoder: msgspec.msgpack.Encoder, rows: list[Any]) -> list[msgspec.Raw]:
@@ -362,6 +363,7 @@ class LazyRegisters(Mapping[str, Register]):
                     f[13],
                     tuple((high, low) for high, low in f[14]),
                     f[15],
+                    f[16],
                 )
                 for f in sets[inside]
             }

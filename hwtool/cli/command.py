@@ -34,6 +34,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "approvals": ("hwtool.cli.operate", "approvals"),
     "approve": ("hwtool.cli.operate", "approve"),
     "deny": ("hwtool.cli.operate", "deny"),
+    "policy": ("hwtool.cli.operate", "policy"),
     "freeze": ("hwtool.cli.operate", "freeze"),
     "thaw": ("hwtool.cli.operate", "thaw"),
 }

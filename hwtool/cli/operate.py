@@ -132,6 +132,36 @@ def deny(number: int, reason: str, socket_: str | None, as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("register", required=False)
+@click.option("--who", help="The caller to tell it for, uid:N; else you.")
+@click.option("--group", "groups", multiple=True, help="A group that caller is in; may be repeated.")
+@click.option("--role", type=click.Choice(["agent", "operator"]), default="agent", show_default=True)
+@socket_option
+@json_option
+def policy(
+    register: str | None, who: str | None, groups: tuple[str, ...], role: str, socket_: str | None, as_json: bool
+) -> None:
+    """Show the board's policy rules, and with REGISTER (device.NAME) which of them decides and what it allows."""
+
+    def show(result: dict[str, Any]) -> None:
+        told = result["policy"]
+        for decided in told.get("decisions", []):
+            click.echo(f"{decided['register']}: {decided['decided_by']}")
+            for key in ("read", "effectful_read", "write", "limits", "rate_per_min", "confidential"):
+                if decided[key] is not None:
+                    click.echo(f"  {key}: {decided[key]}")
+        if "decisions" not in told:
+            keys = ["number", "who", "device", "register", "read", "effectful_read", "write", "limits", "rate_per_min"]
+            table(told["rules"], [*keys, "confidential"])
+            click.echo(result["summary"], err=True)
+
+    params: dict[str, Any] = {"role": role, "groups": list(groups)}
+    params |= {k: v for k, v in (("register", register), ("who", who)) if v is not None}
+    with link(socket_, "operator") as client:
+        finish(client.ask("policy.show", params), as_json, show)
+
+
+@click.command()
 @click.option("--reason", help="Why; it goes into the record.")
 @socket_option
 @json_option

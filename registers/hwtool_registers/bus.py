@@ -27,6 +27,7 @@ class RegisterRead:
         offset_bytes: bytes of the offset on a memory-like bus.
         function: Modbus function code; None elsewhere.
         bits: how many coils or discrete inputs; None elsewhere.
+        pec: the bus checks the packet error code of SMBus behind the data (it is not part of `size_bytes`).
     """
 
     address: int
@@ -36,6 +37,7 @@ class RegisterRead:
     offset_bytes: int = 1
     function: int | None = None
     bits: int | None = None
+    pec: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class RegisterWrite:
     Attributes:
         atomic: the device takes the data whole or not at all (a proof of non-execution needs it).
         bits: how many coils; None elsewhere.
+        pec: the bus sends the packet error code of SMBus behind the data.
     """
 
     address: int
@@ -55,15 +58,17 @@ class RegisterWrite:
     function: int | None = None
     atomic: bool = True
     bits: int | None = None
+    pec: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Write bytes, then read bytes, in one transaction, for devices without registers."""
+    """Write bytes, then read bytes, in one transaction, for devices without registers; `pec` as in the others."""
 
     address: int
     write: bytes
     read_bytes: int
+    pec: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +188,14 @@ def as_object(transfer: Transfer) -> dict[str, Any]:
             }
             if transfer.bits is not None:
                 shown["bits"] = transfer.bits
+            if transfer.pec:
+                shown["pec"] = True
             if isinstance(transfer, RegisterRead):
                 return shown | {"size_bytes": transfer.size_bytes}
             return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
-        case Message(address, write, read_bytes):
-            return {"do": "message", "address": f"{address:#04x}", "data": write.hex(), "read_bytes": read_bytes}
+        case Message(address, write, read_bytes, pec):
+            told = {"do": "message", "address": f"{address:#04x}", "data": write.hex(), "read_bytes": read_bytes}
+            return told | ({"pec": True} if pec else {})
         case Line(text, expects_reply):
             return {"do": "line", "text": text, "expects_reply": expects_reply}
 
@@ -208,6 +216,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown["offset_bytes"],
                 shown["function"],
                 shown.get("bits"),
+                shown.get("pec", False),
             )
         case "write":
             return RegisterWrite(
@@ -219,9 +228,11 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown["function"],
                 shown["atomic"],
                 shown.get("bits"),
+                shown.get("pec", False),
             )
         case "message":
-            return Message(int(shown["address"], 0), bytes.fromhex(shown["data"]), shown["read_bytes"])
+            data, read_bytes = bytes.fromhex(shown["data"]), shown["read_bytes"]
+            return Message(int(shown["address"], 0), data, read_bytes, shown.get("pec", False))
         case "line":
             return Line(shown["text"], shown["expects_reply"])
         case other:

@@ -7,15 +7,20 @@ Rules
   addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear.
 - A Modbus register of one word is written with function 06 where the device has it, else 16; longer ones with 16, and
   where a device has only 06, word by word: then part of the value can be written and the rest not.
+- A register wider than its bus accesses takes several, in the order of their offsets, under one bus lock; one that is
+  narrower is taken out of the access that reaches it.
+- Where a write is verified by a read that consumes, that read is the end of the plan (`confirm`), sent once; of a
+  register that holds an extreme since the last read (relatch) it is sent twice, and the second counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.judge_write import UpdateJudgement
 from hwtool_contracts.model import Alias, BusyRetry, Contract, Opcode, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
@@ -27,6 +32,7 @@ class Role(StrEnum):
 
     SELECT = "select"
     ACCESS = "access"
+    CONFIRM = "confirm"
     RESTORE = "restore"
 
 
@@ -41,16 +47,23 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Where a register's bytes are in the answers: access number, first byte, number of bytes (-1: a line of text)."""
+    """Where a register's bytes are in the answers.
+
+    Attributes:
+        access: number of the first access that brings them; `accesses`: how many do, one behind the other.
+        start: first byte.
+        size_bytes: number of bytes; -1: a line of text.
+    """
 
     register: str
     access: int
     start: int
     size_bytes: int
+    accesses: int = 1
 
     def of(self, answers: Sequence[bytes]) -> bytes:
         """The bytes in the answers, fewer than wanted where fewer came; of a line, the whole of it."""
-        data = answers[self.access]
+        data = b"".join(answers[self.access : self.access + self.accesses])
         return data if self.size_bytes < 0 else data[self.start : self.start + self.size_bytes]
 
 
@@ -91,17 +104,21 @@ def selectors(contract: Contract, register: Register) -> tuple[Register, ...]:
 def plan_read(
     contract: Contract, address: int, registers: Sequence[Register], known: Mapping[str, int], *, count: int = 1
 ) -> Plan:
-    """Read registers, each in a transfer of its own, in order; `count` elements of a FIFO in one transfer."""
-    accesses = [Step(Role.ACCESS, r.name, read_transfer(contract, address, r, r.size_bytes * count)) for r in registers]
-    pieces = tuple(
-        Piece(r.name, index, 0, -1 if r.space is Space.LINE else r.size_bytes * count)
-        for index, r in enumerate(registers)
-    )
-    return Plan(_banked(contract, address, registers[0], accesses, known), pieces)
+    """Read registers, each in transfers of its own, in order; `count` elements of a FIFO in one transfer."""
+    accesses: list[Step] = []
+    pieces = []
+    for register in registers:
+        transfers, start = read_transfers(contract, address, register, count)
+        size_bytes = -1 if register.space is Space.LINE else register.size_bytes * count
+        pieces.append(Piece(register.name, len(accesses), start, size_bytes, len(transfers)))
+        accesses += [Step(Role.ACCESS, register.name, transfer) for transfer in transfers]
+    return Plan(_banked(contract, address, registers[0], accesses, known), tuple(pieces))
 
 
 def plan_block_read(contract: Contract, address: int, registers: Sequence[Register], known: Mapping[str, int]) -> Plan:
-    """Read contiguous registers in one transfer."""
+    """Read contiguous registers in one transfer; a single one as it must be."""
+    if len(registers) == 1:
+        return plan_read(contract, address, registers, known)
     total = sum(r.size_bytes for r in registers)
     access = Step(Role.ACCESS, registers[0].name, read_transfer(contract, address, registers[0], total))
     pieces = []
@@ -157,7 +174,7 @@ def plan_alias_write(
         if ones:
             data = to_bytes(register, ones << alias.shift)
             at, offset = _place(contract, address, alias.at, len(data))
-            write = RegisterWrite(at, register.space, offset, data, offset_bytes)
+            write = RegisterWrite(at, register.space, offset, data, offset_bytes, pec=_pec(contract))
             accesses.append(Step(Role.ACCESS, register.name, write))
     return Plan(_banked(contract, address, register, accesses, known))
 
@@ -210,12 +227,62 @@ def _place(contract: Contract, address: int, offset: int, size_bytes: int) -> tu
     return address, offset
 
 
+def _pec(contract: Contract) -> bool:
+    return contract.access.i2c is not None and contract.access.i2c.pec
+
+
 def _low(contract: Contract) -> int:
     return (1 << 8 * contract.access.offset_bytes) - 1
 
 
 def _opcode(register: Register, opcode: Opcode) -> bytes:
     return register.offset.to_bytes(opcode.code_bytes, "big") + bytes(opcode.dummy_bytes)
+
+
+def read_transfers(
+    contract: Contract, address: int, register: Register, count: int = 1
+) -> tuple[list[RegisterRead | Message | Line], int]:
+    """The transfers that read a register (`count` elements of it), and its first byte in what they answer.
+
+    Raises:
+        ValueError: a line that cannot be asked for.
+    """
+    piece, shared = register.piece_bytes, register.shared_bytes
+    if piece is not None:
+        parts = range(0, register.size_bytes, piece)
+        at = [replace(register, offset=register.offset + part) for part in parts]
+        return [read_transfer(contract, address, r, piece) for r in at], 0
+    if shared is not None:
+        start = register.offset % shared
+        whole = replace(register, offset=register.offset - start)
+        return [read_transfer(contract, address, whole, shared)], start
+    return [read_transfer(contract, address, register, register.size_bytes * count)], 0
+
+
+def with_confirmation(plan: Plan, contract: Contract, address: int, registers: Sequence[Register]) -> Plan:
+    """The plan of a write with the reads, as its end, that consume what shows its outcome."""
+    confirming = []
+    for register in registers:
+        transfers, _ = read_transfers(contract, address, register)
+        specs = [register.read, *(f.read for f in register.fields.values())]
+        relatches = any(ReadEffect.RELATCH in spec.effects for spec in specs)
+        confirming += [Step(Role.CONFIRM, register.name, t) for _ in range(2 if relatches else 1) for t in transfers]
+    last = max((i for i, s in enumerate(plan.steps) if s.role is Role.ACCESS), default=-1) + 1
+    return replace(plan, steps=(*plan.steps[:last], *confirming, *plan.steps[last:]))
+
+
+def confirmed_values(contract: Contract, name: str, answers: Sequence[bytes]) -> list[int]:
+    """The values that the confirming reads of a register took, the one that counts last.
+
+    Raises:
+        ValueError: an answer has the wrong length.
+    """
+    register = contract.registers[name]
+    accesses = register.size_bytes // register.piece_bytes if register.piece_bytes is not None else 1
+    start = register.offset % register.shared_bytes if register.shared_bytes is not None else 0
+    size_bytes = -1 if register.space is Space.LINE else register.size_bytes
+    firsts = range(0, len(answers) - accesses + 1, accesses)
+    return [from_bytes(register, Piece(name, at, start, size_bytes, accesses).of(answers)) for at in firsts]
 
 
 def read_transfer(
@@ -228,9 +295,9 @@ def read_transfer(
     """
     if register.read_code is not None:
         at = register.offset.to_bytes(contract.access.offset_bytes, "big")
-        return Message(address, bytes([register.read_code]) + at, size_bytes)
+        return Message(address, bytes([register.read_code]) + at, size_bytes, _pec(contract))
     if register.opcode is not None:
-        return Message(address, _opcode(register, register.opcode), size_bytes)
+        return Message(address, _opcode(register, register.opcode), size_bytes, _pec(contract))
     if register.phrase is not None:
         if register.phrase.query is None:
             raise ValueError(f"{register.name} has no query")
@@ -238,7 +305,8 @@ def read_transfer(
     function = READ_FUNCTIONS.get(register.space)
     bits = register.width_bits if register.space.of_bits else None
     address, offset = _place(contract, address, register.offset, size_bytes)
-    return RegisterRead(address, register.space, offset, size_bytes, contract.access.offset_bytes, function, bits)
+    offset_bytes, pec = contract.access.offset_bytes, _pec(contract)
+    return RegisterRead(address, register.space, offset, size_bytes, offset_bytes, function, bits, pec)
 
 
 def write_transfers(
@@ -246,7 +314,8 @@ def write_transfers(
 ) -> list[RegisterWrite | Message | Line]:
     """The transfers that write `data` at the register's offset.
 
-    One; or a page each for a part of a memory, or a word each on a Modbus device without function 16.
+    One; or a page each for a part of a memory, an access each for a register that is wider than the bus's accesses, a
+    word each on a Modbus device without function 16.
 
     Raises:
         ValueError: a line that cannot be set.
@@ -254,14 +323,19 @@ def write_transfers(
     offset_bytes = contract.access.offset_bytes
     modbus = contract.access.modbus
     if register.opcode is not None:
-        return [Message(address, _opcode(register, register.opcode) + data, 0)]
+        return [Message(address, _opcode(register, register.opcode) + data, 0, _pec(contract))]
     if register.phrase is not None:
         if register.phrase.set is None:
             raise ValueError(f"{register.name} cannot be set")
         return [Line(register.phrase.set.replace("{value}", data.decode("ascii")), False)]
     if register.space is Space.MEMORY or modbus is None:
         return [
-            RegisterWrite(*_split(contract, address, register, register.offset + at, part), part, offset_bytes)
+            RegisterWrite(
+                *_split(contract, address, register, register.offset + at, part),
+                part,
+                offset_bytes,
+                pec=_pec(contract),
+            )
             for at, part in _pages(register, data)
         ]
     if register.space is Space.COIL:
@@ -289,7 +363,9 @@ def _split(contract: Contract, address: int, register: Register, offset: int, da
 
 
 def _pages(register: Register, data: bytes) -> list[tuple[int, bytes]]:
-    """The data cut where a page ends, each piece with its distance from the first."""
+    """The data cut where a page or an access ends, each piece with its distance from the first."""
+    if register.piece_bytes is not None:
+        return [(at, data[at : at + register.piece_bytes]) for at in range(0, len(data), register.piece_bytes)]
     if not register.page_bytes:
         return [(0, data)]
     pieces, at = [], 0

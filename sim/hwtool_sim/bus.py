@@ -294,6 +294,10 @@ def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotT
 
 
 def _apply(chip: Chip, transfer: Transfer) -> Confirmed:
+    i2c = chip.contract.access.i2c
+    if not isinstance(transfer, Line) and transfer.pec is not (i2c is not None and i2c.pec):
+        told = "without its packet error code" if not transfer.pec else "with a packet error code, which it has not"
+        raise NotThere(f"{chip.contract.part}: a transfer {told}")
     if isinstance(transfer, Message):
         return Confirmed(message(chip, transfer.write, transfer.read_bytes))
     if isinstance(transfer, Line):

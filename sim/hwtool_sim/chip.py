@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from hwtool_contracts.cross_check import find_place, gate_of
 from hwtool_contracts.effects import ACTS_ON_ONES, ACTS_ON_ZEROS, ReadEffect, WriteEffect
 from hwtool_contracts.model import Contract, Field, Register, Space, WriteSpec
-from hwtool_contracts.places import cells
+from hwtool_contracts.places import cells, find_place, gate_of
 from hwtool_registers.bits import from_bytes, to_bytes
 from hwtool_sim.memory import SimMemory
 
@@ -182,10 +181,18 @@ class Chip:
         if memory is not None:
             self.executed[memory.memory.name, "read"] += 1
             return memory.read(offset, size_bytes)
-        reached: list[tuple[Register, int, int]] = []
+        reached: list[tuple[Register | None, int, int]] = []
+        wide = self._check_width(space, offset, size_bytes)
         at, rest = offset, size_bytes
         while rest > 0:
-            door, inside = self._find(space, at, readable=True)
+            try:
+                door, inside = self._find(space, at, readable=True)
+            except NotThere:
+                if not wide:
+                    raise
+                reached.append((None, 0, 1))  # beside a register that is narrower than the access: nothing, zeros
+                at, rest = at + 1, rest - 1
+                continue
             register = door.register
             take = min(register.size_bytes - inside, rest)
             reached.append((register, inside, take))
@@ -194,9 +201,27 @@ class Chip:
                 at += take if space is Space.MEMORY else take // 2
         # everything was found: only now does anything happen
         data = b""
-        for register, inside, take in reached:
-            data += to_bytes(register, self._read_register(register))[inside : inside + take]
+        for found, inside, take in reached:
+            data += bytes(take) if found is None else self._bytes_of(found)[inside : inside + take]
         return data
+
+    def _bytes_of(self, register: Register) -> bytes:
+        return to_bytes(register, self._read_register(register))
+
+    def _check_width(self, space: Space, offset: int, size_bytes: int) -> bool:
+        """Whether the access is wider than a register that it reaches.
+
+        Raises:
+            NotThere: a register reached takes accesses of another width.
+        """
+        span = range(offset, offset + size_bytes) if space is Space.MEMORY else range(0)
+        doors = [door for cell in span for door in self._at.get((space, cell), [])]
+        for register in {door.register.name: door.register for door in doors}.values():
+            bits = register.access_bits
+            if bits is not None and (8 * size_bytes != bits or 8 * offset % bits):
+                told = f"takes accesses of {bits} bits alone, not {8 * size_bytes} at {offset:#x}"
+                raise NotThere(f"{self.contract.part}: {register.name} {told}")
+        return any(door.register.shared_bytes is not None for door in doors)
 
     def write(self, space: Space, offset: int, data: bytes, *, foreign: bool = False) -> None:
         """Take a write at an offset, with the effects of every register reached.
@@ -217,6 +242,7 @@ class Chip:
             self.show_busy(memory.memory.busy, True)
             return
         reached: list[tuple[_Door, int, bytes]] = []
+        self._check_width(space, offset, len(data))
         at, rest = offset, data
         while rest or not reached:
             door, inside = self._find(space, at, readable=False)

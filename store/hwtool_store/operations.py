@@ -18,7 +18,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from hwtool_store import audit
 from hwtool_store.faults import KeyTaken, StoreFatal, StoreRule
@@ -518,6 +518,25 @@ def last_written(conn: sqlite3.Connection, locus: str, generation: int, register
         if not (state == "DONE" and verdict in ("not_applied", "denied") and effects == "none"):
             return None
     return None
+
+
+LONGEST_WAIT_NS: Final = 2 * 3600 * 1_000_000_000  # an unanswered request and an unused grant end sooner
+
+
+def written_since(conn: sqlite3.Connection, locus: str, since_ns: int) -> list[str]:
+    """The registers that writes begun since then wrote at a locus, one entry for each write; safe states left out."""
+    rows = conn.execute(
+        "SELECT op.created_ns, op.intent_ns, op.request FROM op JOIN device USING(device_id)"
+        " WHERE locus=? AND op.kind IN('write','update') AND op.state<>'PENDING' ORDER BY op_id DESC",
+        (locus,),
+    )
+    written: list[str] = []
+    for created_ns, intent_ns, request in rows:
+        if created_ns < since_ns - LONGEST_WAIT_NS:
+            break  # older ones began before, whatever a person took to answer
+        if intent_ns is not None and intent_ns >= since_ns:
+            written += json.loads(request)["registers"]
+    return written
 
 
 def holds(conn: sqlite3.Connection) -> list[HoldRow]:

@@ -116,6 +116,12 @@ EVERYTHING = (
     reg("L16", 0x44, "width_bits = 16\nencoding = 'linear16'\nexponent_from = 'ST.N'\nunit = 'V'"),
     reg("SCALED", 0x46, "signed = true\nscale_from = 'ST.N'\nscales = { 0 = '0.5', 0x1 = 2 }\nunit = 'g'"),
     reg("WIRED", 0x47, "scale = '0.1'\nscale_param = 'shunt'\nunit = 'A'"),
+    reg("PIECES", 0x60, "width_bits = 32\naccess_bits = 16"),
+    reg("NARROW", 0x65, "access_bits = 32", "ro"),
+    reg("SHOWN", 0x68, writing("store", ", verify = { by = 'read_back', register = 'EV', consumes = true }")),
+    reg("EV", 0x69, reading("relatch"), "ro"),
+    reg("SECRET", 0x6A, "confidential = true"),
+    reg("PARTLY", 0x6B, "fields.PIN = { bits = '3:0', confidential = true }"),
     reg("TEXT", 0x50, "width_bits = 64\nencoding = 'text'", "ro"),
     "[params.shunt]\ndefault = '0.01'\nmin = '0.001'\nmax = 1\nunit = 'ohm'\n[params.free]\n",
     "[commands.C]\ncode = 0x123\ncode_bytes = 2\ndummy_bytes = 1\nread_bytes = 4\nread = { effects = ['unknown'] }\n"
@@ -151,6 +157,7 @@ WHOLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "line": (LINE + 'terminator = "\\r\\n"\n', LINES),
     "mdio": ("[access]\n[access.mdio]\naddresses = [0, 31]\n", (reg("R", 5, "width_bits = 16"),)),
     "crc": (CRC_BUS, (reg("R", 5, "width_bits = 16"), "[commands.C]\ncode = 1\nread_bytes = 4\n")),
+    "pec": (I2C + "pec = true\n", (reg("R", 5, "width_bits = 16"),)),
     "no offset": (I2C.replace("offset_bytes = 1", "offset_bytes = 0"), (reg("R", 0),)),
     "flash": (
         SPI,
@@ -239,6 +246,20 @@ def test_everything_when_loaded_then_what_the_file_says_is_what_the_model_holds(
     assert (memory.page_bytes, memory.write_cycle_ms, memory.persistence.value) == (8, 5, "nonvolatile")
     assert contract.params["shunt"].default == Decimal("0.01")
     assert contract.params["free"].default is None
+    pieces, narrow = r["PIECES"], r["NARROW"]
+    assert (pieces.access_bits, pieces.piece_bytes, pieces.shared_bytes) == (16, 2, None)
+    assert (narrow.access_bits, narrow.piece_bytes, narrow.shared_bytes) == (32, None, 4)
+    shown = r["SHOWN"].write.verify
+    assert shown is not None
+    assert (shown.register, shown.consumes) == ("EV", True)
+    assert [(r[n].is_confidential, r[n].sensitive) for n in ("SECRET", "PARTLY", "EV")] == [
+        (True, True),
+        (True, True),
+        (False, False),
+    ]
+    pec = parse(reg("R", 0), access=I2C + "pec = true\n").access.i2c
+    assert pec is not None
+    assert pec.pec
     lines = parse(*LINES, access=LINE).registers
     assert (lines["V"].phrase, lines["CLS"].phrase) == (Phrase("V?", "V {value}"), Phrase(None, "*CLS"))
     assert (lines["V"].width_bits, lines["T"].width_bits, lines["V"].space) == (32, 1024, Space.LINE)
@@ -385,7 +406,121 @@ WRONG: dict[str, tuple[str, str, str, str]] = {
     "consumes": (
         reg("R", 0, writing("store", ", verify = { by = 'none', consumes = true }")),
         "consumes",
-        "not supp",
+        "speaks of the register",
+        "by = read_back",
+    ),
+    "consumes what is clean": (
+        reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'ST', consumes = true }")),
+        "write.verify",
+        "consumes nothing",
+        "left out",
+    ),
+    "consumes what triggers": (
+        reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'T', consumes = true }"))
+        + reg("T", 1, "read = { effects = ['pop', 'trigger'] }", "ro"),
+        "write.verify",
+        "not only to consume",
+        "pop",
+    ),
+    "consumes nobody": (
+        reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'NO', consumes = true }")),
+        "write.verify",
+        "no such register",
+        "declared",
+    ),
+    "consumes a field": (
+        reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'T.F', consumes = true }"))
+        + reg("T", 1, reading("clear") + "\nfields.F = { bits = 0 }", "ro"),
+        "write.verify",
+        "takes the whole register",
+        "with mask",
+    ),
+    "consumes what cannot be read": (
+        reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'T', consumes = true }"))
+        + reg("T", 1, "", "wo"),
+        "write.verify",
+        "cannot be read",
+        "readable",
+    ),
+    "consumes in another bank": (
+        reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'T', consumes = true }"))
+        + reg("T", 1, reading("clear") + "\nbank = 'B'", "ro")
+        + reg("P", 2)
+        + "[banks.B]\nselect = [{ register = 'P', value = 1 }]\n",
+        "write.verify",
+        "another bank",
+        "beside it",
+    ),
+    "access of 12 bits": (reg("R", 0, "access_bits = 12"), "access_bits", "not a width", "8, 16, 32, 64"),
+    "pieces of a part": (reg("R", 0, "width_bits = 24\naccess_bits = 16"), "width_bits", "no whole accesses", "16"),
+    "pieces of 12 bits": (reg("R", 0, "width_bits = 12\naccess_bits = 16", "ro"), "access_bits", "whole bytes", "8"),
+    "pieces that pop": (
+        reg("R", 0, "width_bits = 16\naccess_bits = 8\n" + reading("pop"), "ro"),
+        "access_bits",
+        "which of its accesses",
+        "latch",
+    ),
+    "pieces that push": (
+        reg("R", 0, "width_bits = 16\naccess_bits = 8\n" + writing("push")),
+        "access_bits",
+        "which of its accesses",
+        "bits",
+    ),
+    "pieces that trigger": (
+        reg("R", 0, "width_bits = 16\naccess_bits = 8\n" + writing("store", ", triggers = ['ST']")),
+        "access_bits",
+        "which of its accesses",
+        "bits",
+    ),
+    "pieces of a selector": (
+        reg("R", 0, "width_bits = 16\naccess_bits = 8") + "[banks.B]\nselect = [{ register = 'R', value = 1 }]\n",
+        "access_bits",
+        "one access",
+        "16",
+    ),
+    "pieces of an alias": (
+        reg("R", 0, "width_bits = 16\naccess_bits = 8\nalso_at = [4]"),
+        "access_bits",
+        "not beside",
+        "left out",
+    ),
+    "wide and written": (reg("R", 0, "access_bits = 32"), "access_bits", "take its neighbours along", "as a field"),
+    "wide and across": (
+        reg("R", 1, "width_bits = 16\naccess_bits = 32", "ro").replace("offset = 1", "offset = 3"),
+        "access_bits",
+        "no one access reaches",
+        "inside one access",
+    ),
+    "confidential gate": (
+        reg("R", 0, reading("none", ", gate = 'S.F = 1'"))
+        + reg("S", 1, "fields.F = { bits = 0 }\nconfidential = true"),
+        "read.gate",
+        "would show a confidential value",
+        "everybody",
+    ),
+    "confidential signal": (
+        reg("R", 0, writing("store", ", signals = ['S']")) + reg("S", 1, "confidential = true"),
+        "write.signals",
+        "would show a confidential value",
+        "everybody",
+    ),
+    "confidential selector": (
+        reg("S", 1, "confidential = true") + "[banks.B]\nselect = [{ register = 'S', value = 1 }]\n",
+        "select",
+        "would show a confidential value",
+        "",
+    ),
+    "confidential identity": (
+        reg("S", 1, "confidential = true") + "[identity]\nregister = 'S'\nequals = 1\n",
+        "identity",
+        "would show a confidential value",
+        "",
+    ),
+    "confidential assumption": (
+        reg("S", 1, "confidential = true\nfields.F = { bits = 0 }")
+        + "[[assume]]\nregister = 'S'\nfield = 'F'\nvalue = 0\nfor = 'offsets'\n",
+        "assume",
+        "would show a confidential value",
         "",
     ),
     "bank restore": (
@@ -425,13 +560,14 @@ BUSES: dict[str, tuple[str, str]] = {
     "function": (MODBUS + "functions = [7]\n", "function not supported"),
     "increment": (I2C.replace("'both'", "'some'"), "not in the vocabulary"),
     "framing": (I2C + "read = 'again'\n", "not in the vocabulary"),
-    "pec": (I2C + "pec = true\n", "not supported"),
+    "pec": (I2C + "pec = 1\n", "wrong type"),
+    "pieces where the pointer stays": (I2C.replace("'both'", "'none'"), "only where every byte has an offset"),
 }
 
 
 @pytest.mark.parametrize(("access", "rule"), BUSES.values(), ids=list(BUSES))
 def test_access_when_it_is_wrong_then_a_fault_says_it(access: str, rule: str) -> None:
-    said = faults_of(reg("R", 0, "width_bits = 16"), access=access)
+    said = faults_of(reg("R", 0, "width_bits = 16\naccess_bits = 8"), access=access)
     assert any(rule in line for line in said), said
 
 

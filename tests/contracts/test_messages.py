@@ -34,6 +34,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "op.settle": {"id": 3, "verdict": "applied", "reason": "seen"},
     "device.hold": {"device": "gpio", "reason": "look"},
     "device.release": {"device": "gpio", "reason": "done"},
+    "policy.show": {"register": "gpio.OLATA", "who": "uid:1000", "groups": ["staff"], "role": "operator"},
     "daemon.freeze": {"reason": "maintenance"},
     "daemon.thaw": {},
 }

@@ -10,11 +10,7 @@ import pytest
 from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
 from hwtool_contracts.library import bundled, bundled_names, find_contract
 from hwtool_contracts.model import Encoding, ReadSpec, Space, WriteSpec
-from hwtool_contracts.native import TOP_NOT_YET, load_contract, parse_contract
-from hwtool_contracts.native_access import ACCESS_NOT_YET, I2C_NOT_YET
-from hwtool_contracts.native_registers import FIELD_NOT_YET, REGISTER_NOT_YET
-from hwtool_contracts.native_specs import READ_NOT_YET, WRITE_NOT_YET
-from hwtool_contracts.native_tables import IDENTITY_NOT_YET
+from hwtool_contracts.native import load_contract, parse_contract
 from hwtool_contracts.toml_reader import Faults
 
 HEAD = """
@@ -206,39 +202,6 @@ def test_verify_and_signals_when_loaded_then_every_form_is_understood() -> None:
     assert (spec.window_ms, spec.approval) == (900, "required")
 
 
-NOT_YET = (
-    [("", key) for key in sorted(TOP_NOT_YET)]
-    + [("access", key) for key in sorted(ACCESS_NOT_YET)]
-    + [("access.i2c", key) for key in sorted(I2C_NOT_YET)]
-    + [("registers.R", key) for key in sorted(REGISTER_NOT_YET)]
-    + [("registers.R.fields.F", key) for key in sorted(FIELD_NOT_YET)]
-    + [("registers.R.read", key) for key in sorted(READ_NOT_YET)]
-    + [("registers.R.write", key) for key in sorted(WRITE_NOT_YET)]
-    + [("identity", key) for key in sorted(IDENTITY_NOT_YET)]
-)
-
-
-@pytest.mark.parametrize(("table", "key"), NOT_YET, ids=[f"{t or 'file'}.{k}" for t, k in NOT_YET])
-def test_key_when_it_is_in_the_format_but_not_supported_then_it_is_refused_as_such(table: str, key: str) -> None:
-    import tomllib
-
-    data = tomllib.loads(HEAD + REG + "read = { effects = ['none'], provenance = 'generated' }\n")
-    spot = data
-    for part in [p for p in table.split(".") if p]:
-        spot = spot.setdefault(part, {})
-    spot[key] = 1
-    assert any(key in f and "not supported by this version" in f for f in faults_of(_toml(data)))
-
-
-def _toml(data: dict[str, object], at: str = "") -> str:
-    lines = [f"{k} = {v!r}".replace("True", "true") for k, v in data.items() if not isinstance(v, dict)]
-    text = (f"[{at}]\n" if at else "") + "\n".join(lines) + "\n"
-    for name, inner in data.items():
-        if isinstance(inner, dict):
-            text += _toml(inner, f"{at}.{name}" if at else name)
-    return text
-
-
 BROKEN = {
     "schema": (HEAD.replace("schema = 1", "schema = 2") + REG, "unknown schema"),
     "no part": (HEAD.replace('part = "toy"', "") + REG, "part: key is missing"),
@@ -301,8 +264,8 @@ BROKEN = {
     "limits order": (HEAD + REG + "write = { effect = 'store', limits = { min = 2, max = 1 } }", "above max"),
     "approval how": (HEAD + REG + "write = { effect = 'store', approval = 'maybe' }", "none or required"),
     "verify how": (HEAD + REG + "write = { effect = 'store', verify = 'hope' }", "read_back, signal or none"),
-    "verify later": (HEAD + REG + "write = { effect = 'store', verify = { by = 'read_back', consumes = true } }",
-                     "not supported by this version"),
+    "consumes itself": (HEAD + REG + "write = { effect = 'store', verify = { by = 'read_back', consumes = true } }",
+                        "speaks of the register that shows it"),
     "verify nothing": (HEAD + REG + "write = { effect = 'store', verify = 'signal' }", "needs signals"),
     "verify write-only": (HEAD + REG.replace("rw", "wo") + "write = { effect = 'store', verify = 'read_back' }",
                           "cannot be read back"),

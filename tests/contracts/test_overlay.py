@@ -12,7 +12,6 @@ from hwtool_contracts.judge import ReadJudgement, judge_read
 from hwtool_contracts.judge_write import UpdateJudgement, judge_update
 from hwtool_contracts.library import bundled, find, find_contract
 from hwtool_contracts.model import Access, Contract, Field, Owner, Register, WriteSpec
-from hwtool_contracts.native_registers import REGISTER_NOT_YET
 from hwtool_contracts.overlay import (
     Overlaid,
     base_of,
@@ -265,13 +264,6 @@ BAD_HEADS = {
 def test_head_when_wrong_then_a_fault(case: str) -> None:
     head, wanted = BAD_HEADS[case]
     assert any(wanted in fault for fault in faults_of("", head=head))
-
-
-@pytest.mark.parametrize("key", sorted(REGISTER_NOT_YET))
-def test_correction_when_not_supported_yet_then_refused_as_such(key: str) -> None:
-    assert (
-        f"{key}: in the format, but not supported by this version" in faults_of(correction("SPI.CR", f"{key} = 4"))[0]
-    )
 
 
 def test_overlay_when_not_toml_then_a_fault() -> None:

@@ -173,6 +173,7 @@ def test_board_when_it_is_not_toml_then_line_and_column_are_said() -> None:
 
 
 # what is broken, the board, and the words of the one fault
+POLICY = NAME + SIM + GPIO + '[[policy]]\nwho = "*"\n'
 BROKEN: list[tuple[str, str, str]] = [
     ("no name", SIM + GPIO, "name: key is missing"),
     ("empty name", 'name = " "\n' + SIM, "name: empty string"),
@@ -265,7 +266,24 @@ BROKEN: list[tuple[str, str, str]] = [
         "devices.io.address: the same place as devices.gpio",
     ),
     ("one node, two buses", NAME + RTU + RTU.replace("buses.b", "buses.c"), "buses.c.path: the same node as buses.b"),
-    ("policy", NAME + SIM + '[[policy]]\nwho = "*"\n', "policy: in the format, but not supported by this version"),
+    ("policy that says nothing", POLICY, r"policy\[0\]: says nothing.*confidential"),
+    ("policy for nobody", POLICY.replace('who = "*"', 'read = "no"'), r"policy\[0\].who: key is missing"),
+    ("policy for a name", POLICY.replace("*", "tom") + 'read = "no"\n', "who: not a caller.*group:NAME"),
+    (
+        "policy for a strange group",
+        POLICY.replace("*", "group:no-such") + 'read = "no"\n',
+        "who: no such group on this",
+    ),
+    ("policy word", POLICY + 'read = "approval"\nwrite = "no"\n', "read: not in the vocabulary.*yes, no"),
+    ("policy of no device", POLICY + 'device = "gp"\nread = "no"\n', "device: no device.*gpio"),
+    ("policy of no register", POLICY + 'register = "OUT"\nread = "no"\n', "register: no register"),
+    ("policy limits nothing", POLICY + "limits = {}\n", "limits: limits nothing"),
+    ("policy limits order", POLICY + "limits = { min = 2, max = 1 }\n", "limits.min: min is above max"),
+    ("policy unit", POLICY + 'limits = { max = 1, unit = "V" }\n', "limits.unit: no register or field.*raw values"),
+    ("policy rate", POLICY + 'rate_per_min = 0\nread = "no"\n', "rate_per_min: .*1"),
+    ("policy key", POLICY + 'reed = "no"\nwrite = "no"\n', "reed: unknown key.*read[?]"),
+    ("budget of nothing", NAME + SIM + GPIO + "writes_per_day = { OUT = 1 }\n", "mcp23017 has no such register"),
+    ("budget of a latch", NAME + SIM + GPIO + "writes_per_day = { OLATA = 1 }\n", "writes_per_day: not nonvolatile"),
 ]
 
 

@@ -69,6 +69,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "op.settle": ({"id": 1, "verdict": "applied", "reason": "x"}, "not_found"),
     "device.hold": ({"device": "gpio", "reason": "x"}, "done"),
     "device.release": ({"device": "nope", "reason": "x"}, "not_found"),
+    "policy.show": ({"register": "gpio.OLATA", "who": "uid:7"}, "done"),
     "daemon.freeze": ({"reason": "x"}, "done"),
     "daemon.thaw": ({}, "done"),
 }
