@@ -84,16 +84,18 @@ class ReadRule(msgspec.Struct, frozen=True):
     """How a read with effects may be settled.
 
     Attributes:
-        kind: pop, peek, acknowledge, undeclared or consuming (only a person can tell).
+        kind: pop, peek, acknowledge, claim, undeclared or consuming (only a person can tell).
         reports: the board says `on_loss = "report"`, and the read consumes: what no rule can tell is closed as lost.
         level: observable that counts the FIFO's elements, if its producer cannot be hidden by it; in `level_mask`.
         peek: observable that shows the value without taking it; in `peek_mask`.
         acknowledges: observables that the read clears, with the bits it clears.
         count: elements asked for.
+        state: observable that shows whether it is taken, by the one bit of `state_mask`.
+        reseek: register whose write sets the pointer anew that the read may have moved.
     """
 
     register: str
-    kind: Literal["pop", "peek", "acknowledge", "undeclared", "consuming"]
+    kind: Literal["pop", "peek", "acknowledge", "claim", "undeclared", "consuming"]
     reports: bool = False
     level: str | None = None
     level_mask: int = 0
@@ -101,6 +103,9 @@ class ReadRule(msgspec.Struct, frozen=True):
     peek_mask: int = 0
     acknowledges: tuple[tuple[str, int], ...] = ()
     count: int = 1
+    state: str | None = None
+    state_mask: int = 0
+    reseek: str | None = None
 
 
 class Verdict(NamedTuple):
@@ -341,8 +346,11 @@ def _told_of_read(
             return _settle_peek(rule, before, now, restart)
         case "acknowledge":
             return _settle_acknowledge(rule, before, now)
+        case "claim":
+            return _settle_claim(rule, before, now, restart)
         case "consuming" | "undeclared":
-            return NeedsPerson("the device has nothing that would show whether the value was taken")
+            anew = "" if rule.reseek is None else f"; {rule.reseek} sets anew what it may have moved"
+            return NeedsPerson(f"the device has nothing that would show whether the value was taken{anew}")
 
 
 def _settle_pop(
@@ -371,6 +379,21 @@ def _settle_peek(
     if p and n & p == 0 and restart == "same":
         return Verdict("applied", "unknown", "the value was peeked before, and is gone from the device")
     return NeedsPerson("the device may have restarted, or new events have come")
+
+
+def _settle_claim(
+    rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
+) -> Verdict | NeedsPerson:
+    if rule.state is None or rule.state not in before or rule.state not in now:
+        return NeedsPerson("no register shows whether it is taken")
+    was, taken = (bool(values[rule.state] & rule.state_mask) for values in (before, now))
+    if was and taken:
+        return Verdict("not_applied", "none", "it was taken before, and a claim of what is taken does nothing")
+    if not was and taken:
+        return Verdict("applied", "unknown", "it was free before and is taken now: the claim has it")
+    if restart == "silent":
+        return NeedsPerson("it is free now, as after a restart that nobody noticed")
+    return Verdict("not_applied", "none", "it is free: it was not claimed")
 
 
 def _settle_acknowledge(rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int]) -> Verdict | NeedsPerson:

@@ -489,7 +489,7 @@ def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> i
 async def _prepare_read(resolved: Resolved) -> Prepared:
     device = resolved.device
     rules = [read_rule(register, judged.effects, resolved.count, device) for register, judged in resolved.reads]
-    names = [n for r in rules for n in (r.level, r.peek, *(a for a, _ in r.acknowledges)) if n is not None]
+    names = [n for r in rules for n in (r.level, r.peek, r.state, *(a for a, _ in r.acknowledges)) if n is not None]
     levels = [find_register(device.contract, r.read.level, r) for r in resolved.registers if r.read.level is not None]
     wanted = [device.contract.registers[n] for n in names] + [r for r in levels if r is not None]
     before = await _observe(device, wanted)

@@ -263,6 +263,20 @@ def _present(refused: Refused | None) -> Refused:
 
 
 def _check_burst(device: Device, reads: list[tuple[Register, ReadJudgement]], count: int) -> None:
+    """A burst is of one FIFO, not longer than it can be, and of whole elements: half of one would shift the rest."""
+    for register, _ in reads:
+        element_bytes = register.read.element_bytes
+        read_bytes = (register.width_bits + 7) // 8
+        if element_bytes is not None and count * read_bytes % element_bytes:
+            several = element_bytes // read_bytes
+            raise DomainError(
+                Code.REFUSED,
+                f"{device.name}.{register.name}: an element has {element_bytes} bytes, {several} reads; "
+                f"{count} would leave a part of one behind",
+                hint=f"a count that is a multiple of {several}",
+                rule="whole_elements",
+                register=f"{device.name}.{register.name}",
+            )
     if count == 1:
         return
     register, judged = reads[0]

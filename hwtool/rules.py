@@ -214,6 +214,8 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
             return ReadRule(register.name, "peek", count=count)
         mask = peek[0].mask if peek[1] is None else peek[1].mask
         return ReadRule(register.name, "peek", peek=peek[0].name, peek_mask=mask, count=count)
+    if ReadEffect.CLAIM in effects:
+        return _claim_rule(register, count, device)
     marks: list[tuple[str, int]] = []
     if ReadEffect.ACK in effects:
         for name in register.read.affects:
@@ -224,4 +226,19 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
             marks.append((target.name, target.mask if part is None else part.mask))
     if marks:
         return ReadRule(register.name, "acknowledge", acknowledges=tuple(marks), count=count)
-    return ReadRule(register.name, "consuming", count=count)
+    return ReadRule(register.name, "consuming", count=count, reseek=register.read.reseek)
+
+
+def _claim_rule(register: Register, count: int, device: Device) -> ReadRule:
+    """How a claim is settled: by the one bit that shows whether it is taken, if hardware does not move that by itself.
+
+    Several bits show several locks: which of them is this one's is not said.
+    """
+    place = None if register.read.state is None else find_place(device.contract, register.read.state, register)
+    if place is None:
+        return ReadRule(register.name, "consuming", count=count)
+    holder, part = place
+    mask, volatile = (holder.mask, holder.volatile) if part is None else (part.mask, part.volatile)
+    if mask & (mask - 1) or volatile:
+        return ReadRule(register.name, "consuming", count=count)
+    return ReadRule(register.name, "claim", state=holder.name, state_mask=mask, count=count)

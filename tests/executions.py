@@ -136,8 +136,9 @@ def _accesses(row: OpRow, total: int) -> tuple[int, int]:
         most = 0  # ended between the intent and the dispatch
     if row.verdict_by == "rule" and row.verdict in TOLD_BY_RULE:
         told = (row.response or {}).get("effects")
-        if row.verdict == "not_applied" and told == "none":
-            most = fewest
+        claims = any(r["kind"] == "claim" for r in facts(row).get("reads", []))
+        if row.verdict == "not_applied" and told == "none" and not claims:
+            most = fewest  # a claim of what is taken does nothing, whether it was executed or not
         elif row.verdict == "applied" or (row.verdict == "lost" and told == "applied"):
             fewest = most
     return fewest, most

@@ -126,7 +126,8 @@ class _Check:
             self.gate(table, name + "write.gate", write.gate, register)
             self.clean(table, name + "read.state", read.state, register)
             for target in read.ack_by:
-                self.known(table, name + "read.ack_by", target, register)
+                self.acknowledges(table, name + "read.ack_by", target, register)
+            self.elements(table, name + "read.element_bytes", register, read)
             for target in write.triggers:
                 self.known(table, name + "write.triggers", target, register)
             self.writable(table, name + "read.reseek", read.reseek, register)
@@ -174,6 +175,30 @@ class _Check:
         target = self.known(table, key, name, beside)
         if target is not None and not target.access.writable:
             self.fault(table, key, "cannot be written", name, "a writable register")
+
+    def acknowledges(self, table: str, key: str, name: str, register: Register) -> None:
+        """What is said to acknowledge a register says so itself: its own tables are what is judged."""
+        target = self.known(table, key, name, register)
+        if target is None:
+            return
+        specs = [target.read, target.write, *(s for f in target.fields.values() for s in (f.read, f.write))]
+        if not any(find_register(self.contract, a, target) is register for spec in specs for a in spec.affects):
+            self.fault(table, key, "does not say that it affects this register", name, f"affects with {register.name}")
+
+    def elements(self, table: str, key: str, register: Register, read: ReadSpec) -> None:
+        """An element of a FIFO is as long as one read, or as several."""
+        size = read.element_bytes
+        if size is None:
+            return
+        if ReadEffect.POP not in read.effects:
+            self.fault(table, key, "speaks of effect pop", ", ".join(sorted(read.effects)), "the key left out")
+            return
+        read_bytes = (register.width_bits + 7) // 8
+        if size % read_bytes:
+            wanted = f"a multiple of {read_bytes}, the bytes of one read"
+            self.fault(table, key, "no whole number of reads", size, wanted)
+        elif size > (read.max_burst or 1) * read_bytes:
+            self.fault(table, key, "does not fit max_burst", size, "a burst that takes one element")
 
     def only_with(self, table: str, key: str, value: str | None, effect: ReadEffect, read: ReadSpec) -> None:
         if value is not None and effect not in read.effects:

@@ -25,7 +25,7 @@ from tests.hwtool.conftest import (
     reg,
     toy_board,
 )
-from tests.hwtool.test_format_keys import traffic, update, write, writing
+from tests.hwtool.test_format_keys import cannot_tell, traffic, update, write, writing
 
 PIECES = reg(
     "R", 0, "width_bits = 32\naccess_bits = 16\nfields.LOW = { bits = '7:0' }\nfields.REST = { bits = '31:8' }"
@@ -323,6 +323,91 @@ def test_consumed_verification_when_the_contract_says_otherwise_by_now_then_the_
     play(first, toy_board(tmp_path, SHOWN, events("clear")))
     plain = reg("R", 0, writing("store", ", verify = { by = 'read_back', register = 'EV', mask = 0x0f }"))
     play(then, toy_board(tmp_path, plain, reg("EV", 1, effect("none") + "\nvolatile = true", "ro")))
+
+
+# --- elements of a FIFO that take several reads, claims, pointers --------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "whole"), [(None, False), (1, False), (3, False), (4, False), (6, True), (12, True)])
+def test_fifo_when_an_element_takes_several_reads_then_whole_elements_alone_are_taken(
+    play: Play, tmp_path: Path, count: int | None, whole: bool
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().push("F", bytes(range(12)))
+        asked = {} if count is None else {"count": count}
+        told = await lab.ask("reg.read_effectful", register="toy.F", key=KEY, **asked)
+        if whole:
+            assert (told.ok, len(raws(told)), len(lab.chip().fifos["F"])) == (True, count, 12 - (count or 0))
+        else:
+            assert (code_of(told), error_of(told)["rule"]) == ("refused", "whole_elements")
+            assert (len(lab.chip().fifos["F"]), await lab.rows()) == (12, [])
+
+    play(life, toy_board(tmp_path, reg("F", 0, effect("pop", ", element_bytes = 6, max_burst = 12"), "ro")))
+
+
+CLAIM = reg("LOCK", 0, effect("claim", ", state = 'ST.L0', affects = ['ST']"), "ro")
+STATE = reg("ST", 1, "fields.L0 = { bits = 0 }\nfields.L1 = { bits = 1 }", "ro")
+CLAIMS: dict[str, tuple[FaultKind, int, str, str]] = {
+    # what became of the claim, the state before, its verdict and effects
+    "it was taken": (FaultKind.REPLY_LOST, 0, "applied", "unknown"),
+    "it was not sent": (FaultKind.REQUEST_LOST, 0, "not_applied", "none"),
+    "another had it": (FaultKind.REPLY_LOST, 1, "not_applied", "none"),
+    "another lock is taken": (FaultKind.REQUEST_LOST, 2, "not_applied", "none"),
+}
+
+
+@pytest.mark.parametrize(("fault", "held", "verdict", "effects"), CLAIMS.values(), ids=list(CLAIMS))
+def test_claim_when_its_reply_is_lost_then_the_state_register_tells(
+    play: Play, tmp_path: Path, fault: FaultKind, held: int, verdict: str, effects: str
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values["ST"] = held
+        lab.fault(fault, access="read", offset=0)
+        assert code_of(await lab.ask("reg.read_effectful", register="toy.LOCK", key=KEY)) == "outcome_unknown"
+        await lab.rules_ran()
+        row = await lab.row()
+        assert (row.state, row.verdict, (row.response or {})["effects"]) == ("DONE", verdict, effects)
+        assert lab.device().held() is None
+
+    play(life, toy_board(tmp_path, CLAIM, STATE))
+
+
+def test_claim_when_it_may_have_restarted_and_is_free_then_a_person(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        cannot_tell(lab)
+        lab.fault(FaultKind.REQUEST_LOST, access="read", offset=0)
+        await lab.ask("reg.read_effectful", register="toy.LOCK", key=KEY)
+        await lab.rules_ran()
+        assert (await lab.row()).state == "UNKNOWN"
+
+    play(life, toy_board(tmp_path, CLAIM, STATE))
+
+
+@pytest.mark.parametrize("state", ["'ST'", "'VOL'"])
+def test_claim_when_the_state_shows_several_locks_or_moves_by_itself_then_a_person(
+    play: Play, tmp_path: Path, state: str
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REQUEST_LOST, access="read", offset=0)
+        await lab.ask("reg.read_effectful", register="toy.LOCK", key=KEY)
+        await lab.rules_ran()
+        assert (await lab.row()).state == "UNKNOWN"
+
+    volatile = reg("VOL", 2, "width_bits = 1\nvolatile = true", "ro")
+    play(life, toy_board(tmp_path, CLAIM.replace("'ST.L0'", state), STATE, volatile))
+
+
+def test_advance_when_its_outcome_is_unknown_then_a_person_is_told_what_sets_the_pointer_anew(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=0)
+        await lab.ask("reg.read_effectful", register="toy.PORT", key=KEY)
+        await lab.rules_ran()
+        told: Any = (await lab.ask("op.get", key=KEY, verify=True)).op
+        assert (told["state"], "SEEK sets anew" in told["needs_person"]) == ("UNKNOWN", True)
+
+    play(life, toy_board(tmp_path, reg("PORT", 0, effect("advance", ", reseek = 'SEEK'"), "ro"), reg("SEEK", 1)))
 
 
 # --- delays inside one plan ---------------------------------------------------------------------------------------
