@@ -11,8 +11,10 @@ from typing import Any, Final
 from hwtool import permission
 from hwtool.devices import Device, stale
 from hwtool.digest import digest_input, digest_of
+from hwtool.leases import check_lease
 from hwtool.policy import Caller
 from hwtool.resolve import Resolved, resolve_read, resolve_safe_state, resolve_update, resolve_write
+from hwtool.runs import Runs
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, resolve_sequence, sequence_content
 from hwtool_contracts.errors import Code, DomainError
@@ -62,6 +64,11 @@ class Request:
     def queue_ms(self) -> int | None:
         """How long it will wait for its turn, None: as long as it takes."""
         return None if isinstance(self.params, SafeStateParams) else self.params.queue_ms
+
+    @property
+    def run(self) -> int | None:
+        """The run it belongs to."""
+        return None if isinstance(self.params, SafeStateParams) else self.params.run
 
     def overtaken(self) -> bool:
         """Whether a safe state has been asked for since it came, on a device that matters to it."""
@@ -134,6 +141,7 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     check_policy(daemon, request)
+    await Runs(daemon).check(request.caller, request.run, effectful=True)
     await _check_seen_store(daemon, request, devices)
     check_seen(request)
     check_time(daemon, request, after_intent=False)
@@ -169,7 +177,7 @@ def check_seen(request: Request) -> None:
 
 
 def check_stopped(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -> None:
-    """Whether something stops effectful requests: a hold, a freeze, a safe state meanwhile, a full disk, the end.
+    """Whether something stops effectful requests: a hold, a lease, a freeze, a safe state, a full disk, the end.
 
     Asked on the way in and again at the head of the queue; a safe state passes all of it.
 
@@ -184,6 +192,7 @@ def check_stopped(daemon: Daemon, request: Request, devices: tuple[Device, ...])
         held = device.held()
         if held is not None:
             raise held
+    check_lease(daemon, request.caller, devices)
     if daemon.frozen:
         message = "the daemon is frozen by an operator: no effectful request but device.safe_state"
         raise DomainError(Code.UNAVAILABLE, message, reason="frozen", retry_after_ms=FROZEN_RETRY_MS)

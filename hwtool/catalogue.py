@@ -8,6 +8,7 @@ from importlib import metadata, resources
 from typing import Any
 
 from hwtool.devices import Device
+from hwtool.leases import lease_object
 from hwtool.permission import decision, rule_object
 from hwtool.policy import Caller
 from hwtool.resolve import find_device, find_members
@@ -102,6 +103,7 @@ def devices(daemon: Daemon) -> Result:
             "verified": device.contract.verified or False,
             "simulated": device.simulated,
             "bus_state": device.worker.state,
+            "lease": lease_object(device, daemon.clock.monotonic_s()),
             "safe_state": [entry.register.name for entry in device.spec.safe_state],
         }
         for device in daemon.devices.values()

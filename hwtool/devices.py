@@ -92,6 +92,7 @@ class Device:
             was not set back (a failure, a killed daemon), and goes home before the next access.
         moving: selectors that a keyed request is writing itself.
         on_bus: the bus's lock, once a delay that a write asked for is over.
+        lease: who has it for a while (hwtool.leases), None: nobody.
         written_s: when a register with a rate was written, by the monotonic clock.
         remember: keeps `home` on disk.
         recall: what was written to a register last, in this generation, as the store knows it; None: it cannot be told.
@@ -112,6 +113,7 @@ class Device:
     lock: Turns = field(default_factory=Turns)
     identified: bool = False
     checked: bool = False
+    lease: object = None
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
     _confidential: dict[str, bool] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hwtool import catalogue, reading
+from hwtool import catalogue, leases, reading
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
@@ -30,6 +30,7 @@ from hwtool.outcome import NeedsPerson
 from hwtool.policy import Caller
 from hwtool.recovery import orphans, run_rules
 from hwtool.results import failed
+from hwtool.runs import Runs
 from hwtool.state import Daemon
 from hwtool.worker import BusWorker
 from hwtool_contracts.errors import Code, DomainError
@@ -43,6 +44,8 @@ from hwtool_contracts.messages import (
     FindParams,
     HoldParams,
     JournalParams,
+    LeaseAcquireParams,
+    LeaseReleaseParams,
     OpGetParams,
     OpWaitParams,
     PlanParams,
@@ -51,6 +54,9 @@ from hwtool_contracts.messages import (
     ReadParams,
     ReasonParams,
     Result,
+    RunAcknowledgeParams,
+    RunFinishParams,
+    RunStartParams,
     SafeStateParams,
     SequenceParams,
     SettleParams,
@@ -75,6 +81,7 @@ class Engine:
         self._approvals = Approvals(daemon)
         self._history = History(daemon, self._keyed, self._try)
         self._operators = Operators(daemon, self._history)
+        self._runs = Runs(daemon)
         self._rules: set[asyncio.Task[None]] = set()
         for worker in daemon.workers.values():
             sitting = [d for d in daemon.devices.values() if d.worker is worker]
@@ -170,11 +177,9 @@ class Engine:
             case ContractParams(register):
                 return catalogue.contract(daemon, register)
             case ReadParams(run=run):
-                _refuse_run(run)
-                return await reading.read(daemon, caller, params)
+                return await self._read(caller, params, run)
             case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
-                _refuse_run(run)
-                return await self._keyed.submit(caller, params)
+                return await self._runs.noted(caller, run, await self._keyed.submit(caller, params))
             case SafeStateParams():
                 return await self._keyed.submit(caller, params)
             case PlanParams():
@@ -183,6 +188,16 @@ class Engine:
                 return await self._history.op_get(caller, params)
             case OpWaitParams():
                 return await self._history.op_wait(caller, params)
+            case RunStartParams(name):
+                return await self._runs.start(caller, name)
+            case RunFinishParams(run):
+                return await self._runs.finish(caller, run)
+            case RunAcknowledgeParams(run, error_id, how):
+                return await self._runs.acknowledge(caller, run, error_id, how)
+            case LeaseAcquireParams(name, ttl_ms):
+                return await leases.acquire(daemon, caller, name, ttl_ms)
+            case LeaseReleaseParams(name):
+                return await leases.release(daemon, caller, name)
             case JournalParams():
                 return await self._history.journal(caller, params)
             case ApprovalParams(approval):
@@ -210,12 +225,21 @@ class Engine:
             case _:
                 raise DomainError(Code.INTERNAL, f"{method} is declared and not implemented")
 
+    async def _read(self, caller: Caller, params: ReadParams, run: int | None) -> Result:
+        """A clean read; one of a run leaves its failure there."""
+        if run is None:
+            return await reading.read(self.daemon, caller, params)
+        await self._runs.check(caller, run, effectful=False)
+        try:
+            return await reading.read(self.daemon, caller, params)
+        except DomainError as error:
+            return await self._runs.noted(caller, run, self.daemon.dressed(failed(error, "none")))
+
     async def _plan(self, caller: Caller, params: PlanParams) -> Result:
         inner = {"key": PLAN_KEY, **params.params, "dry_run": True}
         decoded = _decoded(inner, METHODS[params.method].params, "$.params")
         match decoded:
-            case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
-                _refuse_run(run)
+            case ReadEffectfulParams() | WriteParams() | UpdateParams() | SequenceParams():
                 result = await self._keyed.submit(caller, decoded)
             case SafeStateParams():
                 result = await self._keyed.submit(caller, decoded)
@@ -362,14 +386,3 @@ def _at(params: Any, path: str) -> Any:
         else:
             return None
     return found if isinstance(found, int | float | bool) else str(found)[:80]
-
-
-def _refuse_run(run: int | None) -> None:
-    if run is not None:
-        raise DomainError(
-            Code.INVALID_ARGS,
-            "$.run: runs are not supported by this version",
-            path="$.run",
-            expected="the member left out",
-            got=run,
-        )

@@ -31,6 +31,7 @@ from hwtool.recovery import settlement
 from hwtool.rehearsal import plan_digest
 from hwtool.resolve import Resolved
 from hwtool.results import failed, to_row
+from hwtool.runs import Runs
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
@@ -82,6 +83,7 @@ class Execution:
         """
         daemon, device = self._daemon, resolved.device
         check_stopped(daemon, request, (device,))  # what was queued before a hold never runs after it
+        await Runs(daemon).check(request.caller, request.run, effectful=True)  # nor of a halted run
         check_time(daemon, request, after_intent=False)
         device.worker.check()
         device.worker.admit()
@@ -439,4 +441,5 @@ def new_op(
         device_gen=device.generation,
         now_ns=daemon.clock.wall_ns(),
         pre=pre,
+        run_id=request.run,
     )

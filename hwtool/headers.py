@@ -44,6 +44,7 @@ def header_op(
         device_gen=0,
         now_ns=daemon.clock.wall_ns(),
         pre={} if begun else None,
+        run_id=request.run,
     )
 
 

@@ -26,6 +26,7 @@ from hwtool.prepare import looked_up
 from hwtool.reading import values_of
 from hwtool.rehearsal import plan_digest, rehearsed
 from hwtool.results import failed, shown_value
+from hwtool.runs import Runs
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, Step, sequence_content
 from hwtool_contracts.errors import Code, DomainError
@@ -58,6 +59,7 @@ class Sequences:
                 entered.append(device)
             await self._take_turns(request, sequence, taken)
             check_stopped(self._daemon, request, sequence.devices)
+            await Runs(self._daemon).check(request.caller, request.run, effectful=True)
             for device in sequence.devices:
                 device.worker.check()
                 await device.worker.present()

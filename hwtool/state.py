@@ -41,6 +41,7 @@ class Daemon:
         frozen: an operator has frozen the daemon; kept by the store.
         reasons: why the rules could not settle an operation, when they last tried.
         rates: when callers began operations that policy limits.
+        may_come_again: errors of runs that the success of their key handles, by run and key.
     """
 
     board: Board
@@ -55,6 +56,7 @@ class Daemon:
     frozen: bool = False
     reasons: dict[int, str] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
+    may_come_again: dict[tuple[int, str], list[int]] = field(default_factory=dict)
     _kept: set[asyncio.Task[Any]] = field(default_factory=set)
     _counted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _refused: list[dict[str, Any]] = field(default_factory=list)

@@ -45,6 +45,7 @@ REVIEW = "tests/hwtool/test_found_by_review.py::"
 FORMAT = "tests/hwtool/test_format_keys.py::"
 STRUCTURES = "tests/hwtool/test_structures.py::"
 PERMISSION = "tests/hwtool/test_permission.py::"
+RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
 CACHE = "tests/contracts/test_cache.py::"
@@ -645,6 +646,41 @@ MUTANTS = [
         "                if False:\n",
         "tests/hwtool/test_loss.py::"
         "test_rules_when_an_earlier_quarantine_ends_as_an_outcome_becomes_unknown_then_they_run_once",
+    ),
+    Mutant(
+        "a halted run takes no effectful step",
+        "hwtool/admission.py",
+        "    await Runs(daemon).check(request.caller, request.run, effectful=True)\n",
+        "",
+        RUNS + "test_run_when_it_was_halted_then_no_person_is_asked_for_a_later_step",
+    ),
+    Mutant(
+        "what waited while its run was halted does not run",
+        "hwtool/execution.py",
+        "        await Runs(daemon).check(request.caller, request.run, effectful=True)  # nor of a halted run\n",
+        "",
+        RUNS + "test_run_when_two_requests_wait_and_the_first_fails_then_the_second_never_runs",
+    ),
+    Mutant(
+        "an unknown step fails its run",
+        "hwtool/runs.py",
+        '            return Cause(f"operation {op.op_id} is unknown", op.op_id, error_id, True, False)\n',
+        "            return None\n",
+        RUNS + "test_run_when_switching_off_times_out_then_the_next_step_never_runs_and_the_run_is_failed",
+    ),
+    Mutant(
+        "a run is its caller's",
+        "hwtool/runs.py",
+        "        if run.row.principal != caller.principal:\n",
+        "        if False:\n",
+        RUNS + "test_run_when_it_is_of_another_caller_then_denied",
+    ),
+    Mutant(
+        "a lease keeps others away",
+        "hwtool/admission.py",
+        "    check_lease(daemon, request.caller, devices)\n",
+        "",
+        RUNS + "test_lease_when_a_device_is_leased_then_others_wait_and_its_holder_does_not",
     ),
 ]  # fmt: skip
 

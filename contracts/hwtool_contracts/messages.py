@@ -282,6 +282,42 @@ class ReasonParams(Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
 
 
+Name80 = Annotated[str, Meta(min_length=1, max_length=80)]
+
+
+class RunStartParams(Struct, forbid_unknown_fields=True):
+    """`run.start`."""
+
+    name: Name80
+
+
+class RunFinishParams(Struct, forbid_unknown_fields=True):
+    """`run.finish`: the status is computed."""
+
+    run: Number
+
+
+class RunAcknowledgeParams(Struct, forbid_unknown_fields=True):
+    """`run.acknowledge`: an error of a run has been handled, and how."""
+
+    run: Number
+    error_id: Number
+    how: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class LeaseAcquireParams(Struct, forbid_unknown_fields=True):
+    """`lease.acquire`: a device for one caller, at most ten minutes."""
+
+    device: str
+    ttl_ms: Annotated[int, Meta(ge=1, le=600_000)]
+
+
+class LeaseReleaseParams(Struct, forbid_unknown_fields=True):
+    """`lease.release`."""
+
+    device: str
+
+
 class PolicyShowParams(Struct, forbid_unknown_fields=True):
     """`policy.show`: the rules of the board, and what they let a caller do with a register.
 
@@ -329,6 +365,11 @@ METHODS: Final[dict[str, Method]] = {
     "device.safe_state": Method(SafeStateParams, False, "Write what the board lists as safe; passes every hold."),
     "op.get": Method(OpGetParams, False, "An operation by id or key."),
     "op.wait": Method(OpWaitParams, False, "Wait until an operation has ended, at most 25 s."),
+    "run.start": Method(RunStartParams, False, "Begin a run: requests that name it share one computed status."),
+    "run.finish": Method(RunFinishParams, False, "End a run: succeeded only if nothing in it is unhandled or unknown."),
+    "run.acknowledge": Method(RunAcknowledgeParams, False, "Say how an error of a run was handled."),
+    "lease.acquire": Method(LeaseAcquireParams, False, "Keep others' effectful requests off a device for a while."),
+    "lease.release": Method(LeaseReleaseParams, False, "Give a device back."),
     "journal.read": Method(JournalParams, False, "What was attempted and how it ended."),
     "approval.list": Method(NoParams, True, "Requests that wait for a person."),
     "approval.show": Method(ApprovalParams, True, "What a request would do, and the code that approve needs."),
@@ -385,6 +426,7 @@ class Result(Struct, kw_only=True):
     cursor: str | UnsetType | None = UNSET
     openrpc: dict[str, Any] | UnsetType = UNSET
     policy: dict[str, Any] | UnsetType = UNSET
+    run: dict[str, Any] | UnsetType = UNSET
 
 
 def schemas() -> dict[str, Any]:

@@ -22,6 +22,7 @@ def keyed_options(function: F) -> F:
         click.option("--reason", help="Why, in your words; shown to whoever approves."),
         click.option("--dry-run", is_flag=True, help="Rehearse: go the whole way, and send nothing."),
         click.option("--operator", is_flag=True, help="Use the operator's socket."),
+        click.option("--run", "run_", type=int, metavar="N", help="The run it belongs to (hwtool run start)."),
         click.option("--not-after", type=int, metavar="MS", help="Not after this wall clock, milliseconds since 1970."),
     ):
         function = option(function)
@@ -39,11 +40,12 @@ def _send(
     dry_run: bool,
     operator: bool,
     not_after: int | None,
+    run_: int | None = None,
     show: Callable[[dict[str, Any]], None] | None = None,
 ) -> NoReturn:
     """Send a keyed request; the key is printed before."""
     used = minted(key)
-    more: dict[str, Any] = {"key": used, "reason": reason, "not_after": not_after}
+    more: dict[str, Any] = {"key": used, "reason": reason, "not_after": not_after, "run": run_}
     params |= {k: v for k, v in more.items() if v is not None} | ({"dry_run": True} if dry_run else {})
     with link(socket_, "operator" if operator else "agent", used) as client:
         result = client.ask(method, params)
@@ -205,6 +207,8 @@ def sequence(what: str, params: tuple[str, ...], socket_: str | None, as_json: b
 @json_option
 def safe_state(device: str, socket_: str | None, as_json: bool, **options: Any) -> None:
     """Write what the board lists as safe for DEVICE, at once and past whatever holds it."""
+    if options["run_"] is not None:
+        usage("a safe state belongs to no run: it is never in anybody's way")
     _send("device.safe_state", {"device": device}, socket_, as_json, **options)
 
 

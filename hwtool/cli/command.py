@@ -28,6 +28,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "op": ("hwtool.cli.act", "op"),
     "wait": ("hwtool.cli.act", "wait"),
     "contract": ("hwtool.cli.contract", "contract"),
+    "run": ("hwtool.cli.runs", "run"),
+    "lease": ("hwtool.cli.runs", "lease"),
     "settle": ("hwtool.cli.operate", "settle"),
     "hold": ("hwtool.cli.operate", "hold"),
     "release": ("hwtool.cli.operate", "release"),

@@ -29,7 +29,7 @@ State = Literal["PENDING", "INTENT", "UNKNOWN", "DONE"]
 COLUMNS = (
     "op.op_id, c.principal, op.key, op.digest, d.locus, op.kind, op.request, op.contract_hash, op.epoch, "
     "op.device_gen, op.pre, op.state, op.verdict, op.verdict_by, op.response, op.evidence, "
-    "op.created_ns, op.intent_ns, op.done_ns, op.parent_op"
+    "op.created_ns, op.intent_ns, op.done_ns, op.parent_op, op.run_id"
 )
 FROM = "FROM op JOIN caller c USING(caller_id) LEFT JOIN device d USING(device_id)"
 
@@ -43,6 +43,7 @@ class NewOp:
         pre: what was read beforehand; None only while it waits for a person.
         locus: None for the header of a sequence, which has no device of its own.
         parent_op: of a step: its header.
+        run_id: the run it belongs to, if any.
     """
 
     principal: str
@@ -56,6 +57,7 @@ class NewOp:
     now_ns: int
     pre: dict[str, Any] | None = None
     parent_op: int | None = None
+    run_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class OpRow:
     intent_ns: int | None
     done_ns: int | None
     parent_op: int | None = None
+    run_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +249,7 @@ def _insert(conn: sqlite3.Connection, new: NewOp, state: State) -> int:
         raise StoreRule("key expired")
     cursor = conn.execute(
         "INSERT INTO op(caller_id, key, key_hash, digest, device_id, kind, request, contract_hash, epoch, device_gen,"
-        " pre, state, created_ns, intent_ns, parent_op) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        " pre, state, created_ns, intent_ns, parent_op, run_id) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
             caller(conn, new.principal),
             new.key,
@@ -263,6 +266,7 @@ def _insert(conn: sqlite3.Connection, new: NewOp, state: State) -> int:
             new.now_ns,
             new.now_ns if state == "INTENT" else None,
             new.parent_op,
+            new.run_id,
         ),
     )
     return int(cursor.lastrowid or 0)

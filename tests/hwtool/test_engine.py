@@ -61,6 +61,11 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "device.safe_state": ({"device": "gpio", "key": KEY}, "done"),
     "op.get": ({"key": KEY}, "not_found"),
     "op.wait": ({"id": 1, "wait_ms": 0}, "not_found"),
+    "run.start": ({"name": "bring-up"}, "done"),
+    "run.finish": ({"run": 1}, "not_found"),
+    "run.acknowledge": ({"run": 1, "error_id": 1, "how": "looked"}, "not_found"),
+    "lease.acquire": ({"device": "gpio", "ttl_ms": 1000}, "done"),
+    "lease.release": ({"device": "gpio"}, "done"),
     "journal.read": ({}, "done"),
     "approval.list": ({}, "done"),
     "approval.show": ({"approval": 1}, "not_found"),
@@ -84,6 +89,8 @@ def test_method_when_called_then_a_result_of_the_one_shape_and_agents_only_get_t
     async def life(lab: Lab) -> None:
         params, expected = CALLS[method]
         agent = await lab.ask(method, **params)
+        if method == "lease.acquire":
+            await lab.ask("lease.release", device="gpio")
         if METHODS[method].operator:
             assert (code_of(agent), agent.effects) == ("denied", "none")
         result = await lab.operator(method, **params)
@@ -111,10 +118,9 @@ INVALID: list[tuple[str, dict[str, Any], str, Any]] = [
     ("reg.read", {"registers": ["gpio.OLATA", 7]}, "$.registers[1]", 7),
     ("reg.read", {"registers": []}, "$.registers", None),
     ("reg.read", {"registers": ["gpio.OLATA", "uart.LCR"]}, "$.registers[1]", "uart.LCR"),
-    ("reg.read", {"registers": ["gpio.OLATA"], "run": 1}, "$.run", 1),
-    ("reg.read_effectful", {"register": "uart.RHR", "key": KEY, "run": 7}, "$.run", 7),
-    ("reg.write", {"register": "gpio.OLATA", "value": 1, "key": KEY, "run": 7}, "$.run", 7),
-    ("reg.update", {"register": "gpio.OLATA", "fields": {"P0": 1}, "key": KEY, "run": 7}, "$.run", 7),
+    ("reg.read", {"registers": ["gpio.OLATA"], "run": -1}, "$.run", -1),
+    ("run.start", {"name": ""}, "$.name", ""),
+    ("lease.acquire", {"device": "gpio", "ttl_ms": 600_001}, "$.ttl_ms", 600_001),
     ("reg.plan", {"method": "device.hold", "params": {}}, "$.method", "device.hold"),
     ("reg.plan", {"method": "reg.write", "params": {"register": 5, "value": 1}}, "$.params.register", 5),
     ("op.get", {}, "$", None),

@@ -522,7 +522,7 @@ def test_rehearsal_when_the_request_is_wrong_then_its_error_and_no_row(play: Pla
         wrong = await lab.ask("reg.write", **toy_write("R", 0x100), dry_run=True)
         assert (code_of(wrong), wrong.dry_run, wrong.effects) == ("invalid_args", True, "none")
         refused = await lab.ask("reg.plan", method="reg.write", params={"register": "toy.R", "value": 1, "run": 3})
-        assert code_of(refused) == "invalid_args"
+        assert code_of(refused) == "not_found"  # there is no such run
         failed = await lab.ask("reg.write", **WRITE, expect={"toy.R": 9}, dry_run=True)
         assert code_of(failed) == "precondition_failed"
         approval = await lab.ask("reg.write", **toy_write("A"), dry_run=True)

@@ -263,3 +263,31 @@ def test_locked_register_when_refused_then_the_sequence_that_is_named_can_be_typ
         assert command_line(daemon, "sequence", "z.SET").returncode == 2
         assert command_line(daemon, "sequence", "nothing.toml").returncode == 2
         assert command_line(daemon, "sequence", "-", "a=1").returncode == 2
+
+
+def test_run_when_walked_by_hand_then_its_status_is_what_its_steps_came_to() -> None:
+    with RunningDaemon() as running:
+        number = command_line(running, "run", "start", "bring-up").stdout.strip()
+        assert number == "1"
+        assert command_line(running, "write", "gpio.OLATA=0x40", "--run", number).returncode == 0
+        refused = command_line(running, "write", "gpio.NOPE=1", "--run", number)
+        assert refused.returncode == 5
+        halted = command_line(running, "write", "gpio.OLATA=0x41", "--run", number)
+        assert (halted.returncode, "run.acknowledge run 1, error_id 1" in halted.stderr) == (4, True)
+        told = command_line(running, "run", "acknowledge", number, "1", "--how", "the name was wrong")
+        assert (told.returncode, told.stdout) == (0, "run 1 (bring-up): running\n")
+        assert command_line(running, "run", "finish", number).stdout == "run 1 (bring-up): succeeded\n"
+        assert command_line(running, "run", "start", "again").stdout == "2\n"
+        command_line(running, "read", "gpio.OLATB", "--effectful", "--run", "2")
+        failed = command_line(running, "run", "finish", "2")
+        assert (failed.returncode, "run 2 (again): failed: refused" in failed.stdout) == (1, True)
+        assert command_line(running, "safe-state", "gpio", "--run", "1").returncode == 2
+
+
+def test_lease_when_walked_by_hand_then_listed_and_given_back() -> None:
+    with RunningDaemon() as running:
+        assert command_line(running, "lease", "acquire", "gpio", "--ttl-ms", "60000").returncode == 0
+        assert "holder" in command_line(running, "devices", "--json").stdout
+        assert command_line(running, "write", "gpio.OLATA=1").returncode == 0
+        assert command_line(running, "lease", "release", "gpio").stdout == "gpio is free\n"
+        assert command_line(running, "lease", "release", "gpio").stdout == "gpio was not leased\n"

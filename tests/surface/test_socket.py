@@ -169,7 +169,7 @@ def test_reader_when_it_never_reads_then_it_is_let_go_and_others_live(daemon: Ru
 BAD_PARAMS: list[tuple[str, dict[str, Any], str, str]] = [
     ("reg.read", {"registers": "uart.RXLVL"}, "invalid_args", "$.registers"),
     ("reg.read", {"registers": ["uart.RXLVL"], "fast": True}, "invalid_args", "$"),
-    ("reg.read", {"registers": ["uart.RXLVL"], "run": 1}, "invalid_args", "$.run"),
+    ("reg.read", {"registers": ["uart.RXLVL"], "run": -1}, "invalid_args", "$.run"),
     ("reg.read", {"registers": ["uart.RXLVL", "gpio.OLATA"]}, "invalid_args", "$.registers[1]"),
     ("reg.write", {"register": "gpio.OLATA", "value": 1}, "invalid_args", "$"),
     ("reg.write", {"register": "gpio.OLATA", "value": 1, "key": "short"}, "invalid_args", "$.key"),
