@@ -139,7 +139,10 @@ def _hexed(values: Mapping[str, int], prepared: Prepared) -> dict[str, str]:
     if prepared.resolved.sensitive:
         return dict.fromkeys(values, REDACTED)
     registers = prepared.resolved.device.contract.registers
-    return {name: hexed(raw, registers[name].width_bits) for name, raw in values.items()}
+    return {
+        name: REDACTED if registers[name].sensitive else hexed(raw, registers[name].width_bits)
+        for name, raw in values.items()
+    }
 
 
 def _stopped(

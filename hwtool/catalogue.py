@@ -69,8 +69,14 @@ def policy(daemon: Daemon, caller: Caller, params: PolicyShowParams) -> Result:
     )
     if params.register is not None:
         device = find_device(daemon.devices, params.register)
-        members, _ = find_members(device, params.register)
+        name = params.register.partition(".")[2]
+        wanted = f"{params.register}[0:1]" if name in device.contract.memories else params.register
+        members, _ = find_members(device, wanted)
         asked = caller
+        if params.who is None and (params.groups or params.role != "agent"):
+            message = "$.who: groups and role are those of the caller in `who`, uid:N"
+            got = ", ".join(params.groups) or params.role
+            raise DomainError(Code.INVALID_ARGS, message, path="$.who", expected="uid:N", got=got)
         if params.who is not None:
             asked = Caller(int(params.who.partition(":")[2]), params.role, "", 0, frozenset(params.groups))
         told["decisions"] = [decision(rules, asked, device, register) for register in members]
@@ -210,6 +216,9 @@ def _promise(device: Device, register: Register) -> dict[str, Any]:
         "bank": register.bank,
         "also_at": [hexed(at, 8 * device.contract.access.offset_bytes) for at in register.also_at],
         "may_block": register.may_block,
+        "sensitive": register.sensitive,
+        "confidential": device.is_confidential(register),
+        "access_bits": register.access_bits,
         "erratum": register.erratum,
         "verified": register.verified,
         "values": dict(register.values),

@@ -190,13 +190,16 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
     self_approval = bool(top.flag("self_approval_on_hardware", False))
     buses = {bus: _bus(bus, table) for bus, table in top.tables("buses", BUS_NOT_YET)}
     devices = {}
+    named = 0
     for device, table in top.tables("devices", DEVICE_NOT_YET):
+        named += 1
         spec = _device(device, table, buses, beside)
         if spec is not None:
             devices[device] = spec
     if not buses:
         top.fault("buses", "no bus", None, "at least one [buses.NAME]")
-    policy = policy_rules(top.array("policy"), {name: spec.contract for name, spec in devices.items()})
+    contracts = {name: spec.contract for name, spec in devices.items()}
+    policy = policy_rules(top.array("policy"), contracts if len(contracts) == named else None)
     top.done()
     board = Board(name, mode, self_approval, buses, devices, policy)
     if mode is ApprovalMode.SELF and not board.simulated and not self_approval:

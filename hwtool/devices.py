@@ -115,7 +115,7 @@ class Device:
     checked: bool = False
     lease: object = None
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
-    _confidential: dict[str, bool] = field(default_factory=dict)
+    _reached: dict[str, tuple[Register, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.on_bus = OnBus(self.worker)
@@ -185,15 +185,20 @@ class Device:
         """An unknown operation has been settled."""
         self.unknown.pop(op_id, None)
 
+    def reached(self, register: Register) -> tuple[Register, ...]:
+        """Every register that an access to this one reaches, itself first: others at its place, and its aliases."""
+        known = self._reached.get(register.name)
+        if known is None:
+            others = [r for r in overlapping(self.contract, register) if r.name != register.name]
+            known = (register, *others)
+            if len(self._reached) >= MOST_REMEMBERED:
+                self._reached.clear()  # ranges of memories have no end of names
+            self._reached[register.name] = known
+        return known
+
     def is_confidential(self, register: Register) -> bool:
         """Whether an access to a register reaches bits that are shown only to callers that policy allows."""
-        known = self._confidential.get(register.name)
-        if known is None:
-            known = any(r.is_confidential for r in overlapping(self.contract, register))
-            if len(self._confidential) >= MOST_REMEMBERED:
-                self._confidential.clear()  # ranges of memories have no end of names
-            self._confidential[register.name] = known
-        return known
+        return any(r.is_confidential for r in self.reached(register))
 
     def put_hold(self, by: str, why: str, now_ns: int) -> None:
         """Hold the device by a person's word."""

@@ -83,6 +83,7 @@ class Engine:
         self._operators = Operators(daemon, self._history)
         self._runs = Runs(daemon)
         self._rules: set[asyncio.Task[None]] = set()
+        self._looked: set[int] = set()  # unknown operations whose rules have looked at the device by themselves
         for worker in daemon.workers.values():
             sitting = [d for d in daemon.devices.values() if d.worker is worker]
             worker.after_quarantine = partial(self._bus_is_back, worker)
@@ -270,7 +271,8 @@ class Engine:
             for op_id in sorted(device.unknown) if device.worker is worker else ():
                 if worker.returns != returned or worker.state == "quarantined":
                     return  # what became unknown since has a quarantine of its own: the rules that follow it try all
-                await self._try(op_id)
+                if op_id not in self._looked:  # a chip that answers nothing must not be asked for ever
+                    await self._try(op_id)
 
     async def _try_at_the_head(self, op_id: int) -> NeedsPerson | None:
         return await self._try(op_id, at_the_head=True)
@@ -278,11 +280,13 @@ class Engine:
     async def _try(self, op_id: int, *, at_the_head: bool = False) -> NeedsPerson | None:
         try:
             person = await run_rules(self.daemon, op_id, settled_by(self.daemon, None, None), at_the_head=at_the_head)
+            self._looked.add(op_id)
         except DomainError as error:
-            person = NeedsPerson(error.message)
+            person = NeedsPerson(error.message)  # the bus was away or shut: nobody has looked
         except StoreRule:
             return None  # a person has settled it, or a safe state has overtaken it, meanwhile
         if person is None:
+            self._looked.discard(op_id)
             self.daemon.reasons.pop(op_id, None)
         else:
             self.daemon.reasons[op_id] = person.why

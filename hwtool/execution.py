@@ -117,11 +117,11 @@ class Execution:
         daemon, resolved = self._daemon, prepared.resolved
         rules, now_s = daemon.board.policy, daemon.clock.monotonic_s()
         permission.check_values(rules, request.caller, resolved, prepared.values, prepared.known)
-        if part is None:  # a sequence was asked for as a whole: it does not stop half way for this
-            permission.check_rate(daemon.rates, rules, request.caller, resolved, now_s)
-            if not request.approval and row is None:
-                await check_left(daemon, resolved)
-        permission.note_rate(daemon.rates, rules, request.caller, resolved, now_s)
+        if part is not None:
+            return  # a sequence was asked for, and counted, as a whole: it does not stop half way for this
+        if not request.approval and row is None:
+            await check_left(daemon, resolved)
+        permission.take_rate(daemon.rates, rules, request.caller, resolved, now_s)
 
     async def safe_state(self, request: Request, resolved: Resolved) -> Result:
         """Make a device safe: next in its queue, whatever holds it; what runs there ends.

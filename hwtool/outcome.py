@@ -90,7 +90,7 @@ class ReadRule(msgspec.Struct, frozen=True):
         peek: observable that shows the value without taking it; in `peek_mask`.
         acknowledges: observables that the read clears, with the bits it clears.
         count: elements asked for.
-        state: observable that shows whether it is taken, by the one bit of `state_mask`.
+        state: observable that shows whether it is taken: the bits of `state_mask` are `state_taken`.
         reseek: register whose write sets the pointer anew that the read may have moved.
     """
 
@@ -105,6 +105,7 @@ class ReadRule(msgspec.Struct, frozen=True):
     count: int = 1
     state: str | None = None
     state_mask: int = 0
+    state_taken: int = 0
     reseek: str | None = None
 
 
@@ -386,13 +387,15 @@ def _settle_claim(
 ) -> Verdict | NeedsPerson:
     if rule.state is None or rule.state not in before or rule.state not in now:
         return NeedsPerson("no register shows whether it is taken")
-    was, taken = (bool(values[rule.state] & rule.state_mask) for values in (before, now))
-    if was and taken:
-        return Verdict("not_applied", "none", "it was taken before, and a claim of what is taken does nothing")
+    was, taken = (values[rule.state] & rule.state_mask == rule.state_taken for values in (before, now))
     if not was and taken:
         return Verdict("applied", "unknown", "it was free before and is taken now: the claim has it")
     if restart == "silent":
-        return NeedsPerson("it is free now, as after a restart that nobody noticed")
+        return NeedsPerson("a restart that nobody noticed would have freed it, and the claim may have come after")
+    if was and taken:
+        return Verdict("not_applied", "none", "it was taken before, and a claim of what is taken does nothing")
+    if was:
+        return NeedsPerson("it was taken before and is free now: somebody else has moved it")
     return Verdict("not_applied", "none", "it is free: it was not claimed")
 
 

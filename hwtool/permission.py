@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, Literal
 
@@ -20,12 +20,14 @@ from hwtool.devices import Device
 from hwtool.policy import Caller
 from hwtool.policy_table import Gate, PolicyLimits, Rule, YesNo
 from hwtool.resolve import Change, Resolved
-from hwtool.results import slot_of
+from hwtool.results import slot_of, sources
 from hwtool.rules import confirming_register
 from hwtool.steps import ResolvedSequence
+from hwtool_contracts.effects import WriteEffect
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_contracts.model import Field, Register
-from hwtool_registers.value import decode
+from hwtool_contracts.model import Encoding, Field, Register
+from hwtool_contracts.places import find_place, find_register
+from hwtool_registers.value import Slot, decode
 
 Use = Literal["read", "effectful_read", "write"]
 RATE_WINDOW_S: Final = 60.0
@@ -50,17 +52,12 @@ class Rates:
     _begun_s: dict[tuple[str, int], deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def rest_s(self, principal: str, rule: Rule, now_s: float, wanted: int) -> float:
-        """How long until `wanted` more may begin; 0: at once.
-
-        More at once than a minute may have never fit: the whole window is answered.
-        """
+        """How long until `wanted` more may begin, of which a minute can have so many; 0: at once."""
         begun = self._begun_s[principal, rule.number]
         while begun and now_s - begun[0] >= RATE_WINDOW_S:
             begun.popleft()
         over = len(begun) + wanted - (rule.rate_per_min or 0)
-        if over <= 0:
-            return 0.0
-        return RATE_WINDOW_S if over > len(begun) else RATE_WINDOW_S - (now_s - begun[over - 1])
+        return 0.0 if over <= 0 else RATE_WINDOW_S - (now_s - begun[over - 1])
 
     def note(self, principal: str, rule: Rule, now_s: float) -> None:
         """One has begun."""
@@ -102,32 +99,58 @@ def shows_confidential(rule: Rule | None, caller: Caller) -> bool:
     return rule.confidential if rule is not None and rule.confidential is not None else caller.role == "operator"
 
 
-def check_use(rules: Iterable[Rule], caller: Caller, touch: Touch) -> None:
+def meant_by(touch: Touch) -> tuple[Register, ...]:
+    """The registers that a use of one is a use of: others at its place, and what a write stores elsewhere.
+
+    A rule about one name of some bits holds for every other name of them.
+    """
+    reached = touch.device.reached(touch.register)
+    if touch.use != "write":
+        return reached
+    specs = [touch.register.write, *(f.write for f in touch.register.fields.values())]
+    named = (find_register(touch.device.contract, name, touch.register) for s in specs for name in s.affects)
+    stored = {r.name: r for r in named if r is not None and r.access.writable and r.write.effect is WriteEffect.STORE}
+    return (*reached, *(r for r in stored.values() if r.name not in {o.name for o in reached}))
+
+
+def check_use(rules: tuple[Rule, ...], caller: Caller, touch: Touch) -> None:
     """Refuse one use of one register.
 
     Raises:
         DomainError: denied, by the rule that decides or since the register is confidential.
     """
-    rule = deciding(rules, caller, touch.device.name, touch.register.name)
     name = f"{touch.device.name}.{touch.register.name}"
     where = name if touch.step is None else f"step {touch.step}: {name}"
-    word: YesNo | Gate | None = None if rule is None else getattr(rule, touch.use)
-    if rule is not None and word in (YesNo.NO, Gate.NO):
-        raise DomainError(
-            Code.DENIED,
-            f"{where} may not {SAID[touch.use]} by {caller.principal}: {rule.name()}",
-            reason=f"policy rule {rule.number}: {touch.use} = no",
-            required="a change of the board's policy by an operator",
-        )
-    # what a write that can be read back comes to tells what was there; one that cannot, tells nothing
-    looks = touch.use != "write" or touch.register.access.readable
-    if looks and touch.device.is_confidential(touch.register) and not shows_confidential(rule, caller):
-        raise DomainError(
-            Code.DENIED,
-            f"{where} is confidential: it is not shown to {caller.principal}",
-            reason="confidential" if rule is None else f"confidential, and {rule.name()} does not show it",
-            required="a policy rule with confidential = true for this caller",
-        )
+    for register in meant_by(touch) if rules else ():
+        rule = deciding(rules, caller, touch.device.name, register.name)
+        if rule is not None and getattr(rule, touch.use) in (YesNo.NO, Gate.NO):
+            also = "" if register is touch.register else f" (it is a use of {register.name} too)"
+            raise DomainError(
+                Code.DENIED,
+                f"{where} may not {SAID[touch.use]} by {caller.principal}{also}: {rule.name()}",
+                reason=f"policy rule {rule.number}: {touch.use} = no",
+                required="a change of the board's policy by an operator",
+            )
+    if not _looks(touch):
+        return
+    for register in touch.device.reached(touch.register):
+        if not register.is_confidential:
+            continue
+        rule = deciding(rules, caller, touch.device.name, register.name)
+        if not shows_confidential(rule, caller):
+            raise DomainError(
+                Code.DENIED,
+                f"{where} is confidential: it is not shown to {caller.principal}",
+                reason="confidential" if rule is None else f"confidential, and {rule.name()} does not show it",
+                required="a policy rule with confidential = true for this caller",
+            )
+
+
+def _looks(touch: Touch) -> bool:
+    """Whether a use tells what the register holds: a write does that can be read back, or is laid over a shadow."""
+    if touch.use != "write" or touch.register.access.readable:
+        return True
+    return touch.change is not None and touch.change.update is not None
 
 
 def check(rules: tuple[Rule, ...], caller: Caller, resolved: Resolved | ResolvedSequence) -> None:
@@ -140,6 +163,7 @@ def check(rules: tuple[Rule, ...], caller: Caller, resolved: Resolved | Resolved
         return
     for touch in touched(resolved):
         check_use(rules, caller, touch)
+        _check_other_names(rules, caller, touch)
         rule = deciding(rules, caller, touch.device.name, touch.register.name)
         if touch.change is not None and rule is not None and rule.limits is not None:
             whole = touch.change.value if touch.change.mask is None and not touch.change.fields else None
@@ -164,39 +188,79 @@ def check_values(
     """
     for change in resolved.changes if resolved.kind != "safe_state" else ():
         rule = deciding(rules, caller, resolved.device.name, change.register.name)
-        if rule is None or rule.limits is None:
-            continue
-        if not change.writes_whole and rule.limits.unit is None:
-            why = "only a part of it is written, and its limits are of the whole"
-            raise _outside(rule, resolved.device, change, why)
-        whole = values[change.register.name] if change.writes_whole else None
-        _check_limits(rule, rule.limits, resolved.device, change, whole, known)
+        if rule is not None and rule.limits is not None:
+            whole = values[change.register.name] if change.writes_whole else None
+            then = dict(known) | _written_sources(resolved, values)
+            _check_limits(rule, rule.limits, resolved.device, change, whole, then)
+
+
+def _written_sources(resolved: Resolved, values: Mapping[str, int]) -> dict[str, int]:
+    """What this request itself writes of what says how values are to be understood: they are read by it afterwards."""
+    found: dict[str, int] = {}
+    for name, beside in sources(resolved.registers).items():
+        place = find_place(resolved.device.contract, name, beside)
+        if place is not None and place[0].name in values:
+            holder, part = place
+            found[name] = values[holder.name] if part is None else part.taken(values[holder.name])
+    return found
 
 
 def _check_limits(
     rule: Rule, limits: PolicyLimits, device: Device, change: Change, whole: int | None, known: Mapping[str, int] | None
 ) -> None:
-    """Refuse numbers outside; `known` None: not yet, one that depends on another register is asked for again then."""
+    """Refuse numbers outside; `known` None: at the head of the queue it is asked for again, with all that is known."""
     register = change.register
     if limits.unit is None:
-        if whole is not None and not limits.admits(Decimal(whole)):
-            raise _outside(rule, device, change, f"{whole:#x} ({whole}) is outside {limits}")
+        if whole is None and known is None:
+            return
+        number = None if whole is None else _unscaled(register, whole)
+        if number is None:
+            raise _outside(rule, device, change, "the whole number that it would hold is not known, and has limits")
+        if not limits.admits(number):
+            raise _outside(rule, device, change, f"{whole:#x} ({number}) is outside {limits}")
         return
-    places: list[tuple[str, Register | Field, int]] = []
-    if register.quantity.unit == limits.unit and whole is not None:
-        places.append((register.name, register, whole))
-    for part in register.fields.values():
-        if part.quantity.unit != limits.unit or not part.access.writable:
-            continue
-        raw = change.fields.get(part.name) if whole is None else part.taken(whole)
-        if raw is not None:
-            places.append((f"{register.name}.{part.name}", part, raw))
-    for name, place, raw in places:
-        number = decode(slot_of(place, known or {}), raw)
+    for name, place, raw in _parts_with(limits.unit, change, whole):
+        number = None if raw is None else _number(place, raw, known or {})
         if number is None and known is not None:
-            raise _outside(rule, device, change, f"what {raw:#x} is in {limits.unit} cannot be told for {name}")
+            raise _outside(rule, device, change, f"what {name} would be in {limits.unit} cannot be told")
         if number is not None and not limits.admits(number):
             raise _outside(rule, device, change, f"{name} = {number} {limits.unit} is outside {limits}")
+
+
+def _parts_with(unit: str, change: Change, whole: int | None) -> Iterator[tuple[str, Register | Field, int | None]]:
+    """The register and those of its fields that have a unit and are written, each with its raw value if it is known."""
+    register = change.register
+    if register.quantity.unit == unit:
+        yield register.name, register, whole
+    mask = register.mask if change.mask is None else change.mask
+    for part in register.fields.values():
+        if part.quantity.unit != unit or not part.access.writable:
+            continue
+        name = f"{register.name}.{part.name}"
+        if whole is not None:
+            yield name, part, part.taken(whole)
+        elif part.name in change.fields:
+            yield name, part, change.fields[part.name]
+        elif mask & part.mask:
+            yield name, part, part.taken(change.value) if part.mask & ~mask == 0 else None
+
+
+def _number(place: Register | Field, raw: int, known: Mapping[str, int]) -> Decimal | None:
+    """The number in its unit; None where what decides about it is not known."""
+    slot = slot_of(place, known)
+    if place.quantity.scale_from is not None and slot.scale is None:
+        return None
+    if place.quantity.exponent_from is not None and slot.exponent is None:
+        return None
+    return decode(slot, raw)
+
+
+def _unscaled(register: Register, raw: int) -> Decimal | None:
+    """The number that the bits are, signed where the contract says so, before any scale; None: no number."""
+    plain = replace(register.quantity, scale=None, add=None, unit=None, scale_from=None, scales={}, scale_param=None)
+    if plain.encoding in (Encoding.TEXT, Encoding.BYTES, Encoding.LINEAR16):
+        return None
+    return decode(Slot(register.width_bits, plain, {}), raw)
 
 
 def _outside(rule: Rule, device: Device, change: Change, why: str) -> DomainError:
@@ -212,16 +276,33 @@ def _outside(rule: Rule, device: Device, change: Change, why: str) -> DomainErro
     )
 
 
+def _check_other_names(rules: tuple[Rule, ...], caller: Caller, touch: Touch) -> None:
+    """Refuse a write of bits whose limits stand at another name of theirs: they cannot be judged from here.
+
+    Raises:
+        DomainError: refused (`policy_limits`).
+    """
+    if touch.change is None or not rules:
+        return
+    own = deciding(rules, caller, touch.device.name, touch.register.name)
+    for register in meant_by(touch)[1:]:
+        rule = deciding(rules, caller, touch.device.name, register.name)
+        if rule is not None and rule.limits is not None and rule is not own and register.access.writable:
+            why = f"it changes {register.name} too, which has limits: write that register"
+            raise _outside(rule, touch.device, touch.change, why)
+
+
 def approval(rules: tuple[Rule, ...], caller: Caller, resolved: Resolved | ResolvedSequence) -> tuple[str, ...]:
     """Why the board wants a person to agree, beyond what the contract says."""
     if resolved.kind == "safe_state":
         return ()
     found: dict[str, None] = {}
-    for touch in touched(resolved):
-        rule = deciding(rules, caller, touch.device.name, touch.register.name)
-        if rule is not None and touch.use != "read" and getattr(rule, touch.use) is Gate.APPROVAL:
-            step = "" if touch.step is None else f"step {touch.step}: "
-            found[f"{step}policy rule {rule.number} wants approval of {touch.device.name}.{touch.register.name}"] = None
+    for touch in touched(resolved) if rules else ():
+        for register in meant_by(touch) if touch.use != "read" else ():
+            rule = deciding(rules, caller, touch.device.name, register.name)
+            if rule is not None and getattr(rule, touch.use) is Gate.APPROVAL:
+                step = "" if touch.step is None else f"step {touch.step}: "
+                found[f"{step}policy rule {rule.number} wants approval of {touch.device.name}.{register.name}"] = None
     return tuple(found)
 
 
@@ -231,20 +312,33 @@ def check_rate(
     """Refuse a caller who begins more operations a minute than the rule that decides allows.
 
     Raises:
-        DomainError: rate_limited with how long to wait; the key stays unused.
+        DomainError: rate_limited with how long to wait, or refused (`policy_rate`) where it never fits; the key stays
+            unused.
     """
     for rule, wanted in _limited(rules, caller, resolved).values():
+        limit = rule.rate_per_min or 0
+        if wanted > limit:
+            message = f"{resolved.name()} begins {wanted} operations, and {limit} may begin in a minute: {rule.name()}"
+            hint = f"sequences of at most {limit} step(s) with an effect"
+            raise DomainError(Code.REFUSED, message, hint=hint, rule="policy_rate", register=None, field=None)
         rest_s = rates.rest_s(caller.principal, rule, now_s, wanted)
         if rest_s > 0:
-            message = f"{caller.principal} has begun {rule.rate_per_min} operation(s) in a minute: {rule.name()}"
-            limit = rule.rate_per_min
+            message = f"{caller.principal} may begin {limit} operation(s) in a minute, and did: {rule.name()}"
             raise DomainError(Code.RATE_LIMITED, message, retry_after_ms=max(1, round(1000 * rest_s)), limit=limit)
 
 
-def note_rate(rates: Rates, rules: tuple[Rule, ...], caller: Caller, resolved: Resolved, now_s: float) -> None:
-    """An operation is about to begin."""
-    for rule, _ in _limited(rules, caller, resolved).values():
-        rates.note(caller.principal, rule, now_s)
+def take_rate(
+    rates: Rates, rules: tuple[Rule, ...], caller: Caller, resolved: Resolved | ResolvedSequence, now_s: float
+) -> None:
+    """Check, and count the operations of a request that begins now; of a sequence all of them, at once.
+
+    Raises:
+        DomainError: as `check_rate`.
+    """
+    check_rate(rates, rules, caller, resolved, now_s)
+    for rule, wanted in _limited(rules, caller, resolved).values():
+        for _ in range(wanted):
+            rates.note(caller.principal, rule, now_s)
 
 
 def _limited(
@@ -265,18 +359,25 @@ def decision(rules: tuple[Rule, ...], caller: Caller, device: Device, register: 
     """What a caller may do with a register, and which rule says so."""
     rule = deciding(rules, caller, device.name, register.name)
     confidential = device.is_confidential(register)
+    hidden = confidential and not shows_confidential(rule, caller)
     return {
         "register": f"{device.name}.{register.name}",
         "caller": {"uid": caller.uid, "groups": sorted(caller.groups), "role": caller.role},
         "rule": None if rule is None else rule.number,
         "decided_by": "the built-in last rule" if rule is None else rule.name(),
-        "read": "yes" if rule is None or rule.read is None else rule.read.value,
+        "read": _read_word(rule, hidden),
         "effectful_read": "yes" if rule is None or rule.effectful_read is None else rule.effectful_read.value,
         "write": "by contract" if rule is None or rule.write in (None, Gate.YES) else rule.write.value,
         "limits": None if rule is None or rule.limits is None else str(rule.limits),
         "rate_per_min": None if rule is None else rule.rate_per_min,
-        "confidential": None if not confidential else "shown" if shows_confidential(rule, caller) else "not shown",
+        "confidential": None if not confidential else "not shown" if hidden else "shown",
     }
+
+
+def _read_word(rule: Rule | None, hidden: bool) -> str:
+    if hidden:
+        return "no"
+    return "yes" if rule is None or rule.read is None else rule.read.value
 
 
 def rule_object(rule: Rule) -> dict[str, Any]:

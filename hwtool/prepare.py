@@ -321,6 +321,7 @@ async def _prepare_write(resolved: Resolved, assumed: Mapping[str, int]) -> Prep
         wanted += [signal_place(s, change.register, device)[0] for s in change.judged.signals]
     before = await _observe(device, [r for r in wanted if r.name not in assumed])
     before |= {r.name: assumed[r.name] for r in wanted if r.name in assumed}
+    await check_read_gates(device, [r for c in resolved.changes if (r := confirming_register(c, device)) is not None])
     held = before | await _shadows(resolved)
     values = {c.register.name: _whole_value(c, held, device) for c in resolved.changes}
     await device.know_home(resolved.registers[0])

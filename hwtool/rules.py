@@ -222,6 +222,8 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
             place = find_place(contract, name, register)
             if place is None or not place[0].access.readable or place[0].read.effects != {ReadEffect.NONE}:
                 continue
+            if place[0].is_confidential and not register.is_confidential:
+                continue  # what it acknowledges would be shown as evidence
             target, part = place
             marks.append((target.name, target.mask if part is None else part.mask))
     if marks:
@@ -232,13 +234,18 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
 def _claim_rule(register: Register, count: int, device: Device) -> ReadRule:
     """How a claim is settled: by the one bit that shows whether it is taken, if hardware does not move that by itself.
 
-    Several bits show several locks: which of them is this one's is not said.
+    Taken is 1 where the contract names no value. Several bits show several locks: which is this one's is not said.
     """
-    place = None if register.read.state is None else find_place(device.contract, register.read.state, register)
+    unsettled = ReadRule(register.name, "consuming", count=count)
+    if register.read.state is None:
+        return unsettled
+    name, value = gate_of(register.read.state)
+    place = find_place(device.contract, name, register)
     if place is None:
-        return ReadRule(register.name, "consuming", count=count)
+        return unsettled
     holder, part = place
     mask, volatile = (holder.mask, holder.volatile) if part is None else (part.mask, part.volatile)
-    if mask & (mask - 1) or volatile:
-        return ReadRule(register.name, "consuming", count=count)
-    return ReadRule(register.name, "claim", state=holder.name, state_mask=mask, count=count)
+    if (value is None and mask & (mask - 1)) or volatile or holder.is_confidential:
+        return unsettled
+    taken = mask if value is None else value if part is None else part.placed(value)
+    return ReadRule(register.name, "claim", state=holder.name, state_mask=mask, state_taken=taken, count=count)

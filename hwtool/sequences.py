@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from hwtool.admission import Request, check_stopped, check_time, overtaken_by_safe_state, part_of
+from hwtool.budget import check_left
 from hwtool.devices import Device
 from hwtool.execution import Execution, check_shown, enter, take_turn
 from hwtool.generation import parts_of_chip, refresh_boot
@@ -22,6 +23,7 @@ from hwtool.headers import Header, StepPart
 from hwtool.journal import REDACTED
 from hwtool.outcome import sequence_verdict
 from hwtool.pending import no_longer_granted
+from hwtool.permission import take_rate
 from hwtool.prepare import looked_up
 from hwtool.reading import values_of
 from hwtool.rehearsal import plan_digest, rehearsed
@@ -69,6 +71,10 @@ class Sequences:
                 if ended is not None:
                     return ended
                 check_shown(row, plan_digest((await rehearsed(sequence)).prepared))
+            if row is None and not request.approval:
+                await check_left(self._daemon, sequence)
+            now_s = self._daemon.clock.monotonic_s()
+            take_rate(self._daemon.rates, self._daemon.board.policy, request.caller, sequence, now_s)
             generations = {d.name: d.generation for d in sequence.devices}
             return await self._go(Header(self._daemon, request, sequence, row, generations))
         finally:

@@ -124,7 +124,7 @@ class _Check:
             self.clean(table, name + "read.peek", read.peek, register)
             self.gate(table, name + "read.gate", read.gate, register)
             self.gate(table, name + "write.gate", write.gate, register)
-            self.clean(table, name + "read.state", read.state, register)
+            self.gate(table, name + "read.state", read.state, register)
             for target in read.ack_by:
                 self.acknowledges(table, name + "read.ack_by", target, register)
             self.elements(table, name + "read.element_bytes", register, read)

@@ -254,7 +254,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "max_burst": Key("integer", "pop: elements one transfer may take"),
         "element_bytes": Key("integer", "pop: bytes of an element"),
         "peek": Key("text", "clean register that shows what would be taken"),
-        "state": Key("text", "claim: clean register that shows whether it is taken"),
+        "state": Key("text", 'claim: what shows whether it is taken, by 1 or as "REG.FIELD = value"'),
         "ack_by": Key("texts", "registers whose access acknowledges what this one shows"),
         "reseek": Key("text", "advance: register whose write sets the pointer anew"),
         "gate": Key("text", 'REG.FIELD that is not 0, or "REG.FIELD = value", while a read is answered'),

@@ -31,6 +31,7 @@ from hwtool_contracts.native_registers import (
     with_aliases,
 )
 from hwtool_contracts.native_tables import assumes, banks, groups, identity, indexed_banks, params, sequences
+from hwtool_contracts.reach import with_secrecy
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
 MAX_CLUSTER_DEPTH: Final = 16
@@ -74,7 +75,7 @@ def parse_contract(text: str, file: str) -> Contract:
         check_references(contract, file, faults)
     if faults:
         raise Faults(faults)
-    return contract
+    return with_secrecy(contract)
 
 
 def digest_of(data: Mapping[str, Any]) -> str:

@@ -41,6 +41,7 @@ from hwtool_contracts.native_registers import Defaults, RegisterReader, moved, p
 from hwtool_contracts.native_tables import assumes, banks, groups, identity, params, sequences
 from hwtool_contracts.notice import Notice
 from hwtool_contracts.parts import renamed
+from hwtool_contracts.reach import with_secrecy
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
 ALIAS_KEYS: Final = frozenset({"also_at", "set_at", "clear_at", "toggle_at"})
@@ -153,7 +154,7 @@ def lay_over(
                 break
     if faults:
         raise Faults(faults)
-    return Overlaid(contract, tuple(overlay.notices))
+    return Overlaid(with_secrecy(contract), tuple(overlay.notices))
 
 
 def _in_doubt(contract: Contract, faults: list[Fault]) -> list[str]:

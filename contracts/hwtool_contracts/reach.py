@@ -12,11 +12,13 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from hwtool_contracts.effects import ReadEffect, WriteEffect
+from hwtool_contracts.memories import with_memories
 from hwtool_contracts.model import Contract, Field, Register, Space, WriteSpec
-from hwtool_contracts.places import cells, find_place
+from hwtool_contracts.places import cells, find_place, overlapping
 
 AddFault = Callable[[str, str, str, object, str], None]
 
@@ -48,6 +50,8 @@ def check_reach(contract: Contract, fault: AddFault) -> None:
                 _consumed(contract, table, key, register, spec, fault)
         _kept(contract, table, register, fault)
     _kept_in_tables(contract, fault)
+    _widths_in_groups(contract, fault)
+    _not_in_memories(contract, fault)
 
 
 def _writes(register: Register) -> Iterator[tuple[str, WriteSpec]]:
@@ -105,12 +109,19 @@ def _consumed(contract: Contract, table: str, key: str, register: Register, spec
         fault(table, f"{key}.verify", "no such register", verify and verify.register, "a declared name")
         return
     shown, field = place
-    effects = {e for s in (shown.read, *(f.read for f in shown.fields.values())) for e in s.effects}
+    reached = overlapping(contract, shown)
+    own = {e for s in (shown.read, *(f.read for f in shown.fields.values())) for e in s.effects}
+    near = [r.read for r in reached if r.access.readable]
+    near += [f.read for r in reached for f in r.fields.values() if f.access.readable]
+    effects = own | {e for spec in near for e in spec.effects}
+    others = [r.name for r in reached if r is not shown and r.access.readable and r.read.effects != {ReadEffect.NONE}]
     if field is not None:
         fault(table, f"{key}.verify", "a read takes the whole register", verify.register, "the register, with mask")
     elif not shown.access.readable:
         fault(table, f"{key}.verify", "cannot be read", shown.name, "a readable register")
-    elif not effects & (CONSUMING - {ReadEffect.NONE}):
+    elif others:
+        fault(table, f"{key}.verify", "its read reaches others, which it consumes", ", ".join(others), "one by itself")
+    elif not own & (CONSUMING - {ReadEffect.NONE}):
         fault(table, f"{key}.verify", "its read consumes nothing", shown.name, "consumes left out")
     elif effects - CONSUMING:
         words = ", ".join(sorted(effects - CONSUMING))
@@ -120,8 +131,11 @@ def _consumed(contract: Contract, table: str, key: str, register: Register, spec
 
 
 def _kept(contract: Contract, table: str, register: Register, fault: AddFault) -> None:
-    """What a register's own tables name shows in its refusals and values: nothing confidential, unless it is too."""
-    if register.is_confidential:
+    """What a register's own tables name shows in its refusals and values: nothing confidential, unless it is too.
+
+    One that can only be written is open to everybody who may write it, confidential or not.
+    """
+    if register.is_confidential and register.access.readable:
         return
     named: list[tuple[str, str | None]] = []
     places: list[Register | Field] = [register, *register.fields.values()]
@@ -144,10 +158,47 @@ def _kept_in_tables(contract: Contract, fault: AddFault) -> None:
     for assume in contract.assumes:
         if _is_confidential(contract, assume.register, None):
             fault("assume", "register", "would show a confidential value", assume.register, "another")
-    if contract.identity is not None and _is_confidential(contract, contract.identity.register, None):
-        fault("identity", "register", "would show a confidential value", contract.identity.register, "another")
+    named = () if contract.identity is None else (contract.identity.register, contract.identity.serial)
+    for key, name in zip(("register", "serial"), named, strict=False):
+        if name is not None and _is_confidential(contract, name, None):
+            fault("identity", key, "would show a confidential value", name, "another")
+
+
+def _widths_in_groups(contract: Contract, fault: AddFault) -> None:
+    for group in contract.groups.values():
+        for name in group.members if group.transfer == "one" else ():
+            register = contract.registers.get(name)
+            if register is not None and register.access_bits is not None:
+                wanted = 'transfer = "each"'
+                fault(f"groups.{group.name}", "transfer", "the bus lets no other width through", name, wanted)
+
+
+def _not_in_memories(contract: Contract, fault: AddFault) -> None:
+    """A range of a memory is read as bytes, whatever registers stand there."""
+    spans = [(m.name, range(m.offset, m.offset + m.size_bytes)) for m in contract.memories.values() if not m.read_code]
+    for register in contract.registers.values() if spans else ():
+        if register.space is not Space.MEMORY or not register.is_confidential:
+            continue
+        for name, span in spans:
+            if any(cell in span for cell in cells(contract, register)):
+                fault(f"memories.{name}", "", "holds a confidential register", register.name, "a range beside it")
 
 
 def _is_confidential(contract: Contract, name: str, beside: Register | None) -> bool:
     place = find_place(contract, name.partition("=")[0].strip(), beside)
-    return place is not None and place[0].is_confidential
+    return place is not None and any(r.is_confidential for r in overlapping(contract, place[0]))
+
+
+def with_secrecy(contract: Contract) -> Contract:
+    """The contract in which everything that reaches a confidential register is sensitive too.
+
+    Records are redacted by that word, and another name of the same bits would show them.
+    """
+    if not any(r.is_confidential for r in contract.registers.values()):
+        return contract
+    open_ones = [r for r in contract.registers.values() if not r.sensitive]
+    hidden = {r.name for r in open_ones if any(o.is_confidential for o in overlapping(contract, r))}
+    if not hidden:
+        return contract
+    registers = {n: replace(r, sensitive=True) if n in hidden else r for n, r in contract.registers.items()}
+    return replace(contract, registers=with_memories(registers, contract.memories, contract.access))

@@ -67,6 +67,8 @@ def register_object(contract: Contract, register: Register) -> dict[str, Any]:
         "volatile": "unknown" if register.volatile_unsaid else register.volatile,
         "description": " ".join(register.description.split()) or None,
     }
+    shown |= {key: True for key in ("sensitive", "confidential") if getattr(register, key)}
+    shown |= {} if register.access_bits is None else {"access_bits": register.access_bits}
     if register.access.readable:
         effects, basis = own_read(register)
         shown["read"] = {"effects": effects, "provenance": basis.value}
@@ -94,6 +96,7 @@ def field_object(field: Field) -> dict[str, Any]:
         "access": field.access.value,
         "volatile": "unknown" if field.volatile_unsaid else field.volatile,
     }
+    shown |= {"confidential": True} if field.confidential else {}
     if field.access.readable:
         shown["read"] = {"effects": sorted(e.value for e in field.read.effects), **_seen(field.read.provenance)}
     if field.access.writable:
@@ -111,6 +114,8 @@ def drawn(contract: Contract, register: Register) -> list[str]:
     title += f"  {register.access}"
     if register.reset is not None:
         title += f"  reset {hexed(register.reset, register.width_bits)}"
+    title += f"  accesses of {register.access_bits} bit" if register.access_bits is not None else ""
+    title += "  confidential" if register.confidential else ""
     lines = [title]
     if register.description:
         lines.append("  " + " ".join(register.description.split())[:160])
@@ -170,4 +175,6 @@ def _effects(place: Field | Register) -> str:
         told.append(f"write {place.write.effect} ({place.write.provenance.basis})")
     if place.volatile:
         told.append("volatile?" if place.volatile_unsaid else "volatile")
+    if isinstance(place, Field) and place.confidential:
+        told.append("confidential")
     return ", ".join(told) or "no access"

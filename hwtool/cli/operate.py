@@ -131,9 +131,19 @@ def deny(number: int, reason: str, socket_: str | None, as_json: bool) -> None:
         finish(client.ask("approval.deny", {"approval": number, "reason": reason}), as_json)
 
 
+def _uid_of(name: str) -> int:
+    """The number of a user of this host."""
+    import pwd  # only here: the other verbs start without it
+
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        usage(f"--who: no user is called {name!r}; uid:N names one by number")
+
+
 @click.command()
 @click.argument("register", required=False)
-@click.option("--who", help="The caller to tell it for, uid:N; else you.")
+@click.option("--who", help="The caller to tell it for, uid:N or a user's name; else you.")
 @click.option("--group", "groups", multiple=True, help="A group that caller is in; may be repeated.")
 @click.option("--role", type=click.Choice(["agent", "operator"]), default="agent", show_default=True)
 @socket_option
@@ -155,6 +165,8 @@ def policy(
             table(told["rules"], [*keys, "confidential"])
             click.echo(result["summary"], err=True)
 
+    if who is not None and not who.startswith("uid:"):
+        who = f"uid:{_uid_of(who)}"
     params: dict[str, Any] = {"role": role, "groups": list(groups)}
     params |= {k: v for k, v in (("register", register), ("who", who)) if v is not None}
     with link(socket_, "operator") as client:

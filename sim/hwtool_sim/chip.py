@@ -458,9 +458,12 @@ class Chip:
         free = self.values[register.name] == 0
         self.values[register.name] = register.mask
         if register.read.state is not None:
-            place = find_place(self.contract, register.read.state, register)
-            if place is not None and place[1] is not None:
-                self.values[place[0].name] |= place[1].mask
+            name, taken = gate_of(register.read.state)
+            place = find_place(self.contract, name, register)
+            holder, field = (None, None) if place is None else place
+            if holder is not None and field is not None:
+                bits = field.mask if taken is None else field.placed(taken)
+                self.values[holder.name] = self.values[holder.name] & ~field.mask | bits
         return register.mask if free else 0
 
     def _pop(self, register: Register) -> int:
@@ -559,7 +562,7 @@ class Chip:
             place = find_place(self.contract, spec.verify.register, register)
             if place is not None:
                 target = place[0]
-                self.values[target.name] = (self.values[target.name] & ~mask) | part
+                self.values[target.name] = ((self.values[target.name] & ~mask) | part) & target.mask
 
     def _fire(self, register: Register, spec: WriteSpec) -> None:
         """A pulse or command: count it, empty the FIFOs it affects, move its declared signals."""

@@ -524,21 +524,23 @@ def last_written(conn: sqlite3.Connection, locus: str, generation: int, register
     return None
 
 
-LONGEST_WAIT_NS: Final = 2 * 3600 * 1_000_000_000  # an unanswered request and an unused grant end sooner
+OLDER_IN_A_ROW: Final = 10_000  # a clock that was set back for a while must not hide what came before
 
 
 def written_since(conn: sqlite3.Connection, locus: str, since_ns: int) -> list[str]:
     """The registers that writes begun since then wrote at a locus, one entry for each write; safe states left out."""
     rows = conn.execute(
-        "SELECT op.created_ns, op.intent_ns, op.request FROM op JOIN device USING(device_id)"
+        "SELECT op.intent_ns, op.request FROM op JOIN device USING(device_id)"
         " WHERE locus=? AND op.kind IN('write','update') AND op.state<>'PENDING' ORDER BY op_id DESC",
         (locus,),
     )
     written: list[str] = []
-    for created_ns, intent_ns, request in rows:
-        if created_ns < since_ns - LONGEST_WAIT_NS:
-            break  # older ones began before, whatever a person took to answer
-        if intent_ns is not None and intent_ns >= since_ns:
+    older = 0
+    for intent_ns, request in rows:
+        older = 0 if intent_ns is not None and intent_ns >= since_ns else older + 1
+        if older > OLDER_IN_A_ROW:
+            break
+        if not older:
             written += json.loads(request)["registers"]
     return written
 

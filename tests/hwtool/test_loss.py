@@ -158,3 +158,18 @@ def test_rules_when_an_earlier_quarantine_ends_as_an_outcome_becomes_unknown_the
         ]  # peek, dispatch, and one look of the rules
 
     play(life, toy_board(tmp_path, PEEKED, device=REPORT))
+
+
+def test_rules_when_the_chip_answers_nothing_any_more_then_it_is_not_asked_for_ever(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values |= {"R": 6, "P": 6}
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=0)
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=1, skip=1, times=10_000)
+        assert code_of(await lab.ask("reg.read_effectful", register="toy.R", key=KEY)) == "outcome_unknown"
+        await lab.rules_ran()
+        assert [s["offset"] for s in lab.sent()] == ["0x01", "0x00", "0x01"]
+        assert (await lab.row()).state == "UNKNOWN"
+        lab.bus().faults.clear()
+        assert (await lab.ask("op.get", key=KEY, verify=True)).verdict == "applied"
+
+    play(life, toy_board(tmp_path, PEEKED, device=REPORT))

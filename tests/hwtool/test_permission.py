@@ -316,8 +316,12 @@ def test_rate_when_it_is_used_up_then_limited_until_the_minute_is_over_and_for_t
 def test_rate_when_a_sequence_has_more_steps_than_are_left_then_none_of_it_runs(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         steps = [{"do": "write", "register": "toy.OUT", "value": n} for n in range(3)]
-        assert code_of(await lab.ask("sequence.run", steps=steps, key=KEY)) == "rate_limited"
-        assert lab.writes("OUT") == 0
+        never = await lab.ask("sequence.run", steps=steps, key=KEY)
+        assert (code_of(never), error_of(never)["rule"]) == ("refused", "policy_rate")
+        assert (await lab.ask("reg.write", register="toy.OUT", value=9, key=KEY3)).ok
+        assert code_of(await lab.ask("sequence.run", steps=steps[:2], key=KEY2)) == "rate_limited"
+        assert lab.writes("OUT") == 1
+        lab.clock.advance(60)
         assert (await lab.ask("sequence.run", steps=steps[:2], key=KEY2)).ok
         assert code_of(await lab.ask("reg.write", **WRITE)) == "rate_limited"
 
