@@ -7,7 +7,8 @@ It never repeats an effect and never mints a key of its own: after a lost connec
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -233,6 +234,30 @@ class Client:
         except OSError as error:
             raise ConnectionLost(f"{method}: {error}") from error
         return number
+
+    def events(self, deadline_s: float | None = None) -> Iterator[dict[str, Any]]:
+        """Events of this connection's subscriptions as they come, until a time of the monotonic clock.
+
+        Raises:
+            TimeoutError: the deadline has passed.
+            ConnectionLost: the daemon went away.
+        """
+        while True:
+            while self._session.events:
+                yield self._session.events.pop(0)
+            rest_s = None if deadline_s is None else deadline_s - time.monotonic()
+            if rest_s is not None and rest_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(rest_s)
+            try:
+                data = self._socket.recv(1 << 16)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise ConnectionLost(f"events: {error}") from error
+            if not data:
+                raise ConnectionLost("the daemon hung up")
+            self._session.feed(data)
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One request and its result, whatever it is.

@@ -356,7 +356,7 @@ class Device:
         """
         values: dict[str, int] = {}
         before = self.worker.sent
-        for run in self._runs(registers):
+        for run in self.runs(registers):
             await self.know_home(run[0])
             async with self.on_bus:
                 await self.learn_selectors(run[0])
@@ -380,7 +380,7 @@ class Device:
             found = await self._run(make(self.contract, self.spec.address, members, self.known), members[0])
         return {name: raws[0] for name, raws in found.items()}, self.worker.sent - before
 
-    def _runs(self, registers: Sequence[Register]) -> list[list[Register]]:
+    def runs(self, registers: Sequence[Register]) -> list[list[Register]]:
         """Registers asked for, cut into runs that one transfer can read."""
         runs: list[list[Register]] = []
         for register in sorted({r.name: r for r in registers}.values(), key=lambda r: (r.space, r.offset)):

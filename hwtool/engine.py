@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from hwtool import catalogue, leases, reading
+from hwtool import catalogue, leases, reading, snapshot
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
 from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
+from hwtool.events import Events, Sink
 from hwtool.execution import Execution
 from hwtool.generation import refresh_boot
 from hwtool.history import History
@@ -41,6 +42,7 @@ from hwtool_contracts.messages import (
     ContractParams,
     DenyParams,
     DescribeParams,
+    DumpParams,
     FindParams,
     HoldParams,
     JournalParams,
@@ -60,6 +62,7 @@ from hwtool_contracts.messages import (
     SafeStateParams,
     SequenceParams,
     SettleParams,
+    SubscribeParams,
     UpdateParams,
     WriteParams,
 )
@@ -82,6 +85,7 @@ class Engine:
         self._history = History(daemon, self._keyed, self._try)
         self._operators = Operators(daemon, self._history)
         self._runs = Runs(daemon)
+        self.events = Events(daemon)
         self._rules: set[asyncio.Task[None]] = set()
         self._looked: set[int] = set()  # unknown operations whose rules have looked at the device by themselves
         for worker in daemon.workers.values():
@@ -124,6 +128,7 @@ class Engine:
     async def close(self) -> None:
         """Take no more, wait for what is at work up to its windows, close buses and store."""
         self.daemon.stopping = True
+        self.events.close()
         await self._keyed.drain()
         await self.daemon.kept_done()
         self.daemon.flush_refusals()
@@ -142,8 +147,12 @@ class Engine:
         """Whether a transfer has not returned: its thread cannot be ended, only left."""
         return any(w.wedged for w in self.daemon.workers.values())
 
-    async def call(self, caller: Caller, method: str, params: dict[str, Any]) -> Result:
+    async def call(
+        self, caller: Caller, method: str, params: dict[str, Any], told: tuple[object, Sink] | None = None
+    ) -> Result:
         """Answer one method of the surface; every outcome of the domain is a result.
+
+        `told`: the connection, and how it is told of events; None where there is none.
 
         Raises:
             KeyError: there is no such method (a broken envelope, not an outcome).
@@ -155,7 +164,10 @@ class Engine:
             if entry_of.operator and caller.role != "operator":
                 reason = f"{method} is for operators"
                 raise DomainError(Code.DENIED, reason, reason=reason, required="the operator socket")
-            return await self._call(caller, _decoded(params, entry_of.params), method)
+            decoded = _decoded(params, entry_of.params)
+            if isinstance(decoded, SubscribeParams):
+                return await self._subscribe(caller, decoded, told)
+            return await self._call(caller, decoded, method)
         except DomainError as error:
             return self.daemon.dressed(failed(error, "none", key=shown_key))
         except StoreRule as error:
@@ -189,6 +201,8 @@ class Engine:
                 return await self._history.op_get(caller, params)
             case OpWaitParams():
                 return await self._history.op_wait(caller, params)
+            case DumpParams():
+                return await snapshot.dump(daemon, caller, params)
             case RunStartParams(name):
                 return await self._runs.start(caller, name)
             case RunFinishParams(run):
@@ -225,6 +239,12 @@ class Engine:
                 return catalogue.discover(daemon)
             case _:
                 raise DomainError(Code.INTERNAL, f"{method} is declared and not implemented")
+
+    async def _subscribe(self, caller: Caller, params: SubscribeParams, told: tuple[object, Sink] | None) -> Result:
+        if told is None:
+            message = "events.subscribe: nobody is connected who could be told"
+            raise DomainError(Code.REFUSED, message, rule="no_connection", register=None, field=None)
+        return await self.events.subscribe(caller, params, *told)
 
     async def _read(self, caller: Caller, params: ReadParams, run: int | None) -> Result:
         """A clean read; one of a run leaves its failure there."""

@@ -104,6 +104,7 @@ class Connection(asyncio.Protocol):
         """The client is gone; what it asked for goes on."""
         self._gone = True
         self._server.connections.discard(self)
+        self._server.engine.events.drop(self)
 
     def pause_writing(self) -> None:
         """The client does not read what it asked for: it is let go rather than stored for."""
@@ -174,7 +175,7 @@ class Connection(asyncio.Protocol):
         caller = self._caller
         if caller is None:
             return
-        result = await self._server.engine.call(caller, method, params)
+        result = await self._server.engine.call(caller, method, params, (self, self._notify))
         if self._gone:
             self._server.undelivered(caller, method, result)
         else:
@@ -189,6 +190,10 @@ class Connection(asyncio.Protocol):
     def _send(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+
+    def _notify(self, event: dict[str, Any]) -> None:
+        """An event of a subscription; one who does not read it is let go, as any other."""
+        self._send(_encode({"jsonrpc": "2.0", "method": "event", "params": event}) + b"\n")
 
     def _refuse_envelope(self, number: int | str | None, code: int, message: str) -> None:
         error = {"code": code, "message": message}

@@ -37,6 +37,7 @@ class Daemon:
         boot_id: of the host, at start.
         boots: newest boot evidence of each kind, by device.
         changed: set and replaced whenever an operation changes its state.
+        recorded: set and replaced whenever the journal has grown.
         stopping: no new intents are taken.
         frozen: an operator has frozen the daemon; kept by the store.
         reasons: why the rules could not settle an operation, when they last tried.
@@ -52,6 +53,7 @@ class Daemon:
     devices: dict[str, Device]
     boots: dict[str, dict[str, str]] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    recorded: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
     frozen: bool = False
     reasons: dict[int, str] = field(default_factory=dict)
@@ -91,11 +93,16 @@ class Daemon:
         Raises:
             DomainError: the store has failed.
         """
+        before = self.store.seq
         try:
             return await asyncio.wrap_future(self.store.submit(job))
         except StoreFatal as error:
             detail = f"the store failed: {error}"
             raise DomainError(Code.STORE_FAILED, detail, detail=str(error)) from error
+        finally:
+            if self.store.seq != before:
+                self.recorded.set()
+                self.recorded = asyncio.Event()
 
     def devices_of(self, row: OpRow) -> tuple[Device, ...]:
         """The devices of a row that are on the board, in the order of their loci."""

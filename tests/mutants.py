@@ -45,6 +45,7 @@ REVIEW = "tests/hwtool/test_found_by_review.py::"
 FORMAT = "tests/hwtool/test_format_keys.py::"
 STRUCTURES = "tests/hwtool/test_structures.py::"
 PERMISSION = "tests/hwtool/test_permission.py::"
+IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
@@ -521,8 +522,8 @@ MUTANTS = [
     Mutant(
         "a device is left alone after a write that says so",
         "hwtool/devices.py",
-        "        while (rest_s := self._until_s - self._worker.clock.monotonic_s()) > 0:\n",
-        "        while (rest_s := 0.0) > 0:\n",
+        "(rest_s := self._until_s - self._worker.clock.monotonic_s()) > 0:\n            self._worker.lock",
+        "(rest_s := 0.0) > 0:\n            self._worker.lock",
         FORMAT + "test_delay_after_when_the_write_is_read_back_then_the_read_waits",
     ),
     Mutant(
@@ -565,8 +566,8 @@ MUTANTS = [
     Mutant(
         "policy: what a rule forbids is denied",
         "hwtool/permission.py",
-        "    if rule is not None and word in (YesNo.NO, Gate.NO):\n",
-        "    if rule is not None and word is YesNo.NO:\n",
+        "        if rule is not None and getattr(rule, touch.use) in (YesNo.NO, Gate.NO):\n",
+        "        if rule is not None and getattr(rule, touch.use) is YesNo.NO:\n",
         PERMISSION + "test_rule_when_it_says_no_then_denied_for_everybody_it_means_and_nothing_is_sent",
     ),
     Mutant(
@@ -592,30 +593,30 @@ MUTANTS = [
     ),
     Mutant(
         "policy: what begins is counted",
-        "hwtool/execution.py",
-        "        permission.note_rate(daemon.rates, rules, request.caller, resolved, now_s)\n",
-        "",
+        "hwtool/permission.py",
+        "            rates.note(caller.principal, rule, now_s)\n",
+        "            pass\n",
         PERMISSION + "test_rate_when_it_is_used_up_then_limited_until_the_minute_is_over_and_for_that_caller_alone",
     ),
     Mutant(
         "confidential: what reaches its bits is denied too",
-        "hwtool/devices.py",
-        "            known = any(r.is_confidential for r in overlapping(self.contract, register))\n",
-        "            known = register.is_confidential\n",
+        "hwtool/permission.py",
+        "    for register in touch.device.reached(touch.register):\n",
+        "    for register in (touch.register,):\n",
         PERMISSION + "test_confidential_when_a_caller_is_not_allowed_then_denied_and_not_looked_at",
     ),
     Mutant(
         "confidential: a write that is read back would tell",
         "hwtool/permission.py",
-        "    looks = touch.use != \"write\" or touch.register.access.readable\n",
-        "    looks = touch.use != \"write\"\n",
+        "    if touch.use != \"write\" or touch.register.access.readable:\n",
+        "    if touch.use != \"write\":\n",
         PERMISSION + "test_confidential_when_a_caller_is_not_allowed_then_denied_and_not_looked_at",
     ),
     Mutant(
         "a daily budget is looked at again at the head of the queue",
         "hwtool/execution.py",
-        "                await check_left(daemon, resolved)\n",
-        "                pass\n",
+        "            await check_left(daemon, resolved)\n",
+        "            pass\n",
         PERMISSION + "test_budget_when_two_come_at_once_for_the_last_write_then_one_runs",
     ),
     Mutant(
@@ -681,6 +682,48 @@ MUTANTS = [
         "    check_lease(daemon, request.caller, devices)\n",
         "",
         RUNS + "test_lease_when_a_device_is_leased_then_others_wait_and_its_holder_does_not",
+    ),
+    Mutant(
+        "policy: a rule holds for the bits, by whatever name",
+        "hwtool/permission.py",
+        "    reached = touch.device.reached(touch.register)\n",
+        "    reached = (touch.register,)\n",
+        IN_POLICY + "test_rule_when_another_name_of_the_bits_is_used_then_it_holds",
+    ),
+    Mutant(
+        "a sequence is counted when it begins",
+        "hwtool/sequences.py",
+        "            take_rate(self._daemon.rates, self._daemon.board.policy, request.caller, sequence, now_s)\n",
+        "",
+        IN_POLICY + "test_rate_when_sequences_come_at_once_then_no_more_begins_than_it_allows",
+    ),
+    Mutant(
+        "a sequence's budget is looked at again when it begins",
+        "hwtool/sequences.py",
+        "                await check_left(self._daemon, sequence)\n",
+        "                pass\n",
+        IN_POLICY + "test_budget_when_sequences_come_at_once_then_no_more_is_written_than_it_allows",
+    ),
+    Mutant(
+        "a partial write of what cannot be read is laid over a secret",
+        "hwtool/permission.py",
+        "    return touch.change is not None and touch.change.update is not None\n",
+        "    return False\n",
+        IN_POLICY + "test_confidential_when_a_write_is_laid_over_what_was_written_then_denied",
+    ),
+    Mutant(
+        "rules do not ask for ever",
+        "hwtool/engine.py",
+        "                if op_id not in self._looked:",
+        "                if True:",
+        "tests/hwtool/test_loss.py::test_rules_when_the_chip_answers_nothing_any_more_then_it_is_not_asked_for_ever",
+    ),
+    Mutant(
+        "a rest is kept between the transfers of one plan",
+        "hwtool/dispatch.py",
+        "                await device.on_bus.rested()",
+        "                pass",
+        REACH + "test_delay_when_a_group_writes_its_members_one_by_one_then_it_is_kept_between_them",
     ),
 ]  # fmt: skip
 

@@ -199,6 +199,13 @@ def command_line(daemon: RunningDaemon, *words: str, stdin: str | None = None) -
     )
 
 
+def start_command(daemon: RunningDaemon, *words: str) -> subprocess.Popen[str]:
+    """A command line that goes on by itself; its standard output is a pipe."""
+    arguments = [sys.executable, "-m", "hwtool", *words]
+    environment = {**os.environ, "HWTOOL_SOCKET": str(daemon.sockets)}
+    return subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+
+
 def no_daemon(daemon: RunningDaemon) -> bool:
     """Whether nobody listens."""
     with contextlib.suppress(NoDaemon):

@@ -232,6 +232,51 @@ class OpWaitParams(Struct, forbid_unknown_fields=True):
             raise ValueError("exactly one of id and key")
 
 
+class DumpParams(Struct, forbid_unknown_fields=True):
+    """`device.dump`: what is clean of a device, and what was left out and why.
+
+    Attributes:
+        registers: names or patterns; without them everything.
+        compare: a picture to compare with, register to value: the answer has `differences`.
+    """
+
+    device: str
+    registers: Annotated[list[str], Meta(min_length=1, max_length=4096)] | None = None
+    compare: Annotated[dict[str, Value], Meta(min_length=1, max_length=4096)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.registers is not None and self.compare is not None:
+            raise ValueError("registers and compare exclude each other: compared is what the picture names")
+
+
+class When(Struct, forbid_unknown_fields=True):
+    """A condition on one register: told when it comes true; numbers in the register's unit, else raw."""
+
+    register: str
+    above: float | int | None = None
+    below: float | int | None = None
+    changed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.above is None and self.below is None and not self.changed:
+            raise ValueError("at least one of above, below and changed")
+
+
+class SubscribeParams(Struct, forbid_unknown_fields=True):
+    """`events.subscribe`: notifications `event` on this connection, until it is closed.
+
+    Attributes:
+        registers: clean ones of one device, told when they change; polled once for all subscribers.
+        interval_ms: how often they are looked at.
+        kinds: of what the journal records: op, hold, run; without registers all of them.
+    """
+
+    registers: Names | None = None
+    interval_ms: Annotated[int, Meta(ge=20, le=3_600_000)] = 1000
+    when: When | None = None
+    kinds: list[Literal["op", "hold", "run"]] | None = None
+
+
 class JournalParams(Struct, forbid_unknown_fields=True):
     """`journal.read`: the audit chain, oldest first."""
 
@@ -370,6 +415,8 @@ METHODS: Final[dict[str, Method]] = {
     "run.acknowledge": Method(RunAcknowledgeParams, False, "Say how an error of a run was handled."),
     "lease.acquire": Method(LeaseAcquireParams, False, "Keep others' effectful requests off a device for a while."),
     "lease.release": Method(LeaseReleaseParams, False, "Give a device back."),
+    "device.dump": Method(DumpParams, False, "Everything of a device that is clean, and what was left out and why."),
+    "events.subscribe": Method(SubscribeParams, False, "Be told of changes: clean registers, operations, holds, runs."),
     "journal.read": Method(JournalParams, False, "What was attempted and how it ended."),
     "approval.list": Method(NoParams, True, "Requests that wait for a person."),
     "approval.show": Method(ApprovalParams, True, "What a request would do, and the code that approve needs."),
@@ -427,6 +474,9 @@ class Result(Struct, kw_only=True):
     openrpc: dict[str, Any] | UnsetType = UNSET
     policy: dict[str, Any] | UnsetType = UNSET
     run: dict[str, Any] | UnsetType = UNSET
+    left_out: list[dict[str, Any]] | UnsetType = UNSET
+    differences: list[dict[str, Any]] | UnsetType = UNSET
+    subscription: int | UnsetType = UNSET
 
 
 def schemas() -> dict[str, Any]:

@@ -31,6 +31,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "run.acknowledge": {"run": 1, "error_id": 2, "how": "set by hand"},
     "lease.acquire": {"device": "gpio", "ttl_ms": 60_000},
     "lease.release": {"device": "gpio"},
+    "device.dump": {"device": "gpio", "registers": ["OLAT*"]},
+    "events.subscribe": {
+        "registers": ["gpio.OLATA"],
+        "interval_ms": 50,
+        "when": {"register": "gpio.OLATA", "above": 3},
+    },
     "journal.read": {"limit": 5},
     "approval.list": {},
     "approval.show": {"approval": 3},

@@ -166,7 +166,8 @@ def test_rules_when_the_chip_answers_nothing_any_more_then_it_is_not_asked_for_e
         lab.fault(FaultKind.REPLY_LOST, access="read", offset=0)
         lab.fault(FaultKind.REPLY_LOST, access="read", offset=1, skip=1, times=10_000)
         assert code_of(await lab.ask("reg.read_effectful", register="toy.R", key=KEY)) == "outcome_unknown"
-        await lab.rules_ran()
+        for _ in range(5):  # the look of the rules loses its reply too: that quarantine ends as well
+            await lab.rules_ran()
         assert [s["offset"] for s in lab.sent()] == ["0x01", "0x00", "0x01"]
         assert (await lab.row()).state == "UNKNOWN"
         lab.bus().faults.clear()

@@ -12,7 +12,7 @@ import pytest
 
 from hwtool.cli.command import VERBS
 from hwtool.cli.link import value_of
-from tests.running import RunningDaemon, command_line
+from tests.running import RunningDaemon, command_line, start_command
 
 
 @pytest.fixture(scope="module")
@@ -291,3 +291,64 @@ def test_lease_when_walked_by_hand_then_listed_and_given_back() -> None:
         assert command_line(running, "write", "gpio.OLATA=1").returncode == 0
         assert command_line(running, "lease", "release", "gpio").stdout == "gpio is free\n"
         assert command_line(running, "lease", "release", "gpio").stdout == "gpio was not leased\n"
+
+
+def test_dump_when_taken_changed_and_applied_by_hand_then_the_device_is_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "gpio.toml"
+    with RunningDaemon() as running:
+        assert command_line(running, "write", "gpio.OLATA=0x41").returncode == 0
+        taken = command_line(running, "dump", "gpio", "-o", str(file))
+        assert (taken.returncode, "left out" in taken.stderr) == (0, True)
+        text = file.read_text()
+        assert 'OLATA = "0x41"  # P0 = 0x1' in text
+        assert "#   INTCAPA: reading it has effects" in text
+        assert command_line(running, "diff", str(file)).stderr == "no difference\n"
+        assert command_line(running, "write", "gpio.OLATA=0x40").returncode == 0
+        told = command_line(running, "diff", str(file), "gpio", "--exit-code")
+        assert (told.returncode, told.stdout) == (1, "gpio.OLATA: 0x41 -> 0x40\n  P0: 0x1  (high) -> 0x0  (low)\n")
+        planned = command_line(running, "apply", str(file), "--dry-run")
+        assert (planned.returncode, "sends: access write 0x20 0x14 41" in planned.stdout) == (0, True)
+        assert "use --yes" in command_line(running, "apply", str(file)).stderr
+        done = command_line(running, "apply", str(file), "--yes")
+        assert (done.returncode, "all done" in done.stdout) == (0, True)
+        assert command_line(running, "read", "gpio.OLATA").stdout.startswith("gpio.OLATA = 0x41")
+        assert command_line(running, "apply", str(file), "--yes").stderr.count("nothing to write") == 1
+        other = tmp_path / "other.toml"
+        other.write_text(text.replace('"0x41"', '"0x43"'))
+        files = command_line(running, "diff", str(file), str(other))
+        assert files.stdout == "gpio.OLATA: 0x41 -> 0x43\n  P1: 0x0  (low) -> 0x1  (high)\n"
+        other.write_text(text.replace("sha256:", "sha256:00"))
+        assert command_line(running, "apply", str(other), "--yes").returncode in (0, 5)
+
+
+def test_dump_file_when_it_is_none_then_said_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    with RunningDaemon() as running:
+        for text, word in (("x = ?", "cannot be read"), ("device = 'gpio'\n", "no dump"), ("", "no dump")):
+            file.write_text(text)
+            told = command_line(running, "diff", str(file))
+            assert (told.returncode, word in told.stderr, told.stderr.count("\n")) == (2, True, 1)
+
+
+def test_watch_when_a_register_comes_to_be_as_wanted_then_it_ends() -> None:
+    with RunningDaemon() as running:
+        waits = start_command(running, "watch", "gpio.OLATA", "--interval-ms", "20", "--until", "gpio.OLATA=0x40")
+        assert waits.stdout is not None
+        assert "gpio.OLATA = 0x00" in waits.stdout.readline()
+        command_line(running, "write", "gpio.OLATA=0x40")
+        assert waits.wait(timeout=20) == 0
+        late = command_line(running, "watch", "gpio.OLATA", "--until", "gpio.OLATA=0x41", "--timeout", "0.2")
+        assert (late.returncode, "not so within 0.2 s" in late.stderr) == (1, True)
+        refused = command_line(running, "watch", "uart.RHR")
+        assert (refused.returncode, "is not a clean read" in refused.stderr) == (5, True)
+
+
+def test_journal_when_followed_then_what_comes_is_told() -> None:
+    with RunningDaemon() as running:
+        follows = start_command(running, "journal", "--follow", "--json")
+        assert follows.stdout is not None
+        command_line(running, "write", "gpio.OLATA=0x40", "--reason", "because")
+        heard = [json.loads(follows.stdout.readline()) for _ in range(2)]
+        follows.terminate()
+        follows.wait(timeout=20)
+        assert [h["what"] for h in heard] == ["intent", "outcome"]
