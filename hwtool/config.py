@@ -144,11 +144,21 @@ class DeviceSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSpec:
+    """Where metrics are put: a file for a textfile collector, every so often, and a port of the loopback."""
+
+    textfile: Path | None
+    interval_s: int
+    port: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """A site file, loaded and checked.
 
     Attributes:
         policy: the first rule that matches decides; see hwtool.permission.
+        metrics: where the metrics are put beside the method of that name.
     """
 
     name: str
@@ -157,6 +167,7 @@ class Board:
     buses: dict[str, BusSpec]
     devices: dict[str, DeviceSpec]
     policy: tuple[Rule, ...] = ()
+    metrics: MetricsSpec | None = None
 
     @property
     def simulated(self) -> bool:
@@ -200,14 +211,28 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
         top.fault("buses", "no bus", None, "at least one [buses.NAME]")
     contracts = {name: spec.contract for name, spec in devices.items()}
     policy = policy_rules(top.array("policy"), contracts if len(contracts) == named else None)
+    metrics = _metrics(top, beside)
     top.done()
-    board = Board(name, mode, self_approval, buses, devices, policy)
+    board = Board(name, mode, self_approval, buses, devices, policy, metrics)
     if mode is ApprovalMode.SELF and not board.simulated and not self_approval:
         top.fault("approval_mode", "self on real hardware", "self", "another mode, or self_approval_on_hardware = true")
     _check_loci(board, top)
     if faults:
         raise Faults(faults)
     return board
+
+
+def _metrics(top: Table, beside: Path) -> MetricsSpec | None:
+    table = top.table("metrics")
+    if table is None:
+        return None
+    textfile = table.text("textfile")
+    interval_s = table.integer("interval_s", low=1, high=3600) or 15
+    port = table.integer("port", low=1, high=65535)
+    table.done()
+    if textfile is None and port is None:
+        table.fault("", "puts them nowhere", None, "textfile, port or both")
+    return MetricsSpec(None if textfile is None else beside / textfile, interval_s, port)
 
 
 def _check_id(name: str, table: Table) -> None:

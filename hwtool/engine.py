@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hwtool import catalogue, leases, reading, snapshot
+from hwtool import catalogue, journal_files, leases, reading, snapshot
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
@@ -25,7 +25,9 @@ from hwtool.events import Events, Sink
 from hwtool.execution import Execution
 from hwtool.generation import refresh_boot
 from hwtool.history import History
+from hwtool.journal_files import JournalFiles
 from hwtool.keyed import KeyedOperations
+from hwtool.metrics import Metrics
 from hwtool.operators import Operators, settled_by
 from hwtool.outcome import NeedsPerson
 from hwtool.policy import Caller
@@ -86,6 +88,9 @@ class Engine:
         self._operators = Operators(daemon, self._history)
         self._runs = Runs(daemon)
         self.events = Events(daemon)
+        self.files: JournalFiles | None = None
+        self._rendering: asyncio.Task[None] | None = None
+        self.metrics = Metrics(daemon, lambda: {} if self.files is None else dict(self.files.rows))
         self._rules: set[asyncio.Task[None]] = set()
         self._looked: set[int] = set()  # unknown operations whose rules have looked at the device by themselves
         for worker in daemon.workers.values():
@@ -125,6 +130,10 @@ class Engine:
             raise
         return engine
 
+    def render_journal(self, directory: Path) -> None:
+        """Render the audit chain into files from now on, as it grows."""
+        self.files, self._rendering = journal_files.start(self.daemon, directory)
+
     async def close(self) -> None:
         """Take no more, wait for what is at work up to its windows, close buses and store."""
         self.daemon.stopping = True
@@ -140,6 +149,10 @@ class Engine:
                 task.cancel()
         for worker in self.daemon.workers.values():
             await worker.close()
+        if self.files is not None and self._rendering is not None:
+            self._rendering.cancel()
+            await asyncio.wait({self._rendering})
+            await self.files.finish()
         self.daemon.store.close()
 
     @property
@@ -157,6 +170,14 @@ class Engine:
         Raises:
             KeyError: there is no such method (a broken envelope, not an outcome).
         """
+        since_s = self.daemon.clock.monotonic_s()
+        result = await self._answered(caller, method, params, told)
+        self.metrics.answered(method, result, self.daemon.clock.monotonic_s() - since_s)
+        return result
+
+    async def _answered(
+        self, caller: Caller, method: str, params: dict[str, Any], told: tuple[object, Sink] | None
+    ) -> Result:
         entry_of = METHODS[method]
         key = params.get("key")
         shown_key = key if isinstance(key, str) else None
@@ -231,6 +252,10 @@ class Engine:
                 return catalogue.policy(daemon, caller, params)
             case ReasonParams():
                 return await self._operators.freeze(caller, params, method == "daemon.freeze")
+            case _ if method == "metrics":
+                result = Result(status="done", ok=True, effects="none", summary="Prometheus text in `text`")
+                result.text = self.metrics.text()
+                return daemon.dressed(result)
             case _ if method == "device.list":
                 return catalogue.devices(daemon)
             case _ if method == "approval.list":

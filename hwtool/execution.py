@@ -83,7 +83,7 @@ class Execution:
         """
         daemon, device = self._daemon, resolved.device
         check_stopped(daemon, request, (device,))  # what was queued before a hold never runs after it
-        await Runs(daemon).check(request.caller, request.run, effectful=True)  # nor of a halted run
+        await Runs(daemon).check(request.caller, request.run, effectful=True, begins=True)
         check_time(daemon, request, after_intent=False)
         device.worker.check()
         device.worker.admit()

@@ -153,8 +153,8 @@ class Runs:
             ) from refused
         return await self._told(caller, run_id)
 
-    async def check(self, caller: Caller, run_id: int | None, *, effectful: bool) -> None:
-        """Whether a request may be part of a run.
+    async def check(self, caller: Caller, run_id: int | None, *, effectful: bool, begins: bool = False) -> None:
+        """Whether a request may be part of a run; `begins`: it is at the head of its queue, and goes on.
 
         Raises:
             DomainError: not_found, denied, refused (it was finished), or run_halted.
@@ -163,7 +163,10 @@ class Runs:
             return
         run = await self._mine(caller, run_id)
         _check_open(run)
-        halting = next((c for c in causes(run) if c.halts), None) if effectful else None
+        left = causes(run)
+        halting = next((c for c in left if c.halts), None) if effectful else None
+        if begins and halting is None and any(c.acknowledgeable for c in left):
+            self._daemon.steps_after_error += 1
         if halting is not None:
             raise DomainError(
                 Code.RUN_HALTED,

@@ -61,7 +61,7 @@ class Sequences:
                 entered.append(device)
             await self._take_turns(request, sequence, taken)
             check_stopped(self._daemon, request, sequence.devices)
-            await Runs(self._daemon).check(request.caller, request.run, effectful=True)
+            await Runs(self._daemon).check(request.caller, request.run, effectful=True, begins=True)
             for device in sequence.devices:
                 device.worker.check()
                 await device.worker.present()

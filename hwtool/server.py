@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import grp
+import logging
 import os
 import pwd
 import secrets
@@ -24,7 +25,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hwtool.clock import Clock
-from hwtool.config import Board
+from hwtool.config import Board, MetricsSpec
 from hwtool.engine import Engine
 from hwtool.policy import AGENT_GROUP, OPERATOR_GROUP, Caller, Role, role_of
 from hwtool.session import MAX_LINE_BYTES, SYSTEM_DIRECTORY, socket_path
@@ -42,6 +43,7 @@ HTTP_REPLY: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This is the JSON-RPC socket of hwtool, one object a line; try: hwtool devices\n"
 )
+log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -279,6 +281,7 @@ class Server:
 
     def undelivered(self, caller: Caller, method: str, result: Result) -> None:
         """A reply that found nobody waits under its key; say so in the journal."""
+        self.engine.metrics.undelivered.inc()
         if result.id is not None:
             daemon = self.engine.daemon
             body = daemon.body("undelivered", caller, None, method=method, key=result.key)
@@ -370,17 +373,48 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
     engine.daemon.store.on_fatal(fatal)
     server = Server(engine, directory)
     stop = asyncio.Event()
+    exported: asyncio.Task[None] | None = None
     try:
+        if board.metrics is not None:
+            exported = _export(engine, board.metrics)
         await server.listen()
+        engine.render_journal(store_directory / "journal")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         notify_ready()
         await stop.wait()
     finally:
+        if exported is not None:
+            exported.cancel()
         await server.close()
         await engine.close()
         if engine.wedged:
             os._exit(0)  # a thread hangs in its bus and cannot be ended; everything else is closed
+
+
+def _export(engine: Engine, spec: MetricsSpec) -> asyncio.Task[None]:
+    """Put the metrics where the board wants them.
+
+    Raises:
+        ServeError: the port cannot be had.
+    """
+    if spec.port is not None:
+        from prometheus_client import start_http_server
+
+        try:
+            start_http_server(spec.port, addr="127.0.0.1", registry=engine.metrics.registry)
+        except OSError as error:
+            raise ServeError(f"metrics: port {spec.port} cannot be had: {error.strerror}") from error
+
+    async def written() -> None:
+        while spec.textfile is not None:
+            try:
+                engine.metrics.write(spec.textfile)
+            except OSError as error:
+                log.error("metrics cannot be written to %s: %s", spec.textfile, error.strerror)
+            await asyncio.sleep(spec.interval_s)
+
+    return asyncio.get_running_loop().create_task(written())
 
 
 def run(board: Board, store_directory: Path, directory: Path, *, allow_unsafe: bool) -> None:

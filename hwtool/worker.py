@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -52,6 +53,8 @@ class BusWorker:
         lock: held for one transfer, group or plan, and never across a sync of the store.
         clock: of the host.
         sent: transfers performed since the start.
+        lost: transfers whose `request` may not have arrived, whose `reply` did not come, or with `proof` of no action.
+        retries: transfers sent again to a device that proved to be busy.
         returns: how often the bus was away or in doubt, and came back; what was looked at before holds no more.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
         after_return: called when the bus was away or in doubt and may be used again, before anything else.
@@ -61,7 +64,8 @@ class BusWorker:
         self.spec = spec
         self.bus = bus
         self.lock = asyncio.Lock()
-        self.sent = 0
+        self.sent = self.retries = 0
+        self.lost: Counter[str] = Counter()
         self.after_quarantine: Callable[[], None] = lambda: None
         self.after_return: Callable[[], None] = lambda: None
         self.breaker = Breaker()
@@ -195,11 +199,15 @@ class BusWorker:
                 self._wedge(call)
                 late = Ambiguous(Sent.TRANSFER_LIMIT, f"no return within {self.spec.transfer_limit_ms} ms")
                 self.breaker.note(late, self.clock.monotonic_s())
+                self.lost["reply"] += 1
                 return late
             answer = call.result()
         self.breaker.note(answer, self.clock.monotonic_s())
         if isinstance(answer, Ambiguous):
+            self.lost["request" if answer.stage is Sent.ADDRESS else "reply"] += 1
             self.quarantine()
+        if isinstance(answer, Rejected):
+            self.lost["proof"] += 1
         if isinstance(answer, Rejected) and answer.proof in NOT_OPEN:
             self._absent = answer.fault
         return answer

@@ -641,14 +641,6 @@ MUTANTS = [
         REACH + "test_wide_access_when_a_neighbour_pops_then_no_clean_read",
     ),
     Mutant(
-        "rules look once after a quarantine",
-        "hwtool/engine.py",
-        "                if worker.returns != returned or worker.state == \"quarantined\":\n",
-        "                if False:\n",
-        "tests/hwtool/test_loss.py::"
-        "test_rules_when_an_earlier_quarantine_ends_as_an_outcome_becomes_unknown_then_they_run_once",
-    ),
-    Mutant(
         "a halted run takes no effectful step",
         "hwtool/admission.py",
         "    await Runs(daemon).check(request.caller, request.run, effectful=True)\n",
@@ -658,7 +650,7 @@ MUTANTS = [
     Mutant(
         "what waited while its run was halted does not run",
         "hwtool/execution.py",
-        "        await Runs(daemon).check(request.caller, request.run, effectful=True)  # nor of a halted run\n",
+        "        await Runs(daemon).check(request.caller, request.run, effectful=True, begins=True)\n",
         "",
         RUNS + "test_run_when_two_requests_wait_and_the_first_fails_then_the_second_never_runs",
     ),

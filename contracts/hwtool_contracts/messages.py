@@ -415,6 +415,7 @@ METHODS: Final[dict[str, Method]] = {
     "run.acknowledge": Method(RunAcknowledgeParams, False, "Say how an error of a run was handled."),
     "lease.acquire": Method(LeaseAcquireParams, False, "Keep others' effectful requests off a device for a while."),
     "lease.release": Method(LeaseReleaseParams, False, "Give a device back."),
+    "metrics": Method(NoParams, False, "Counters of the daemon in Prometheus text, in `text`."),
     "device.dump": Method(DumpParams, False, "Everything of a device that is clean, and what was left out and why."),
     "events.subscribe": Method(SubscribeParams, False, "Be told of changes: clean registers, operations, holds, runs."),
     "journal.read": Method(JournalParams, False, "What was attempted and how it ended."),
@@ -477,6 +478,7 @@ class Result(Struct, kw_only=True):
     left_out: list[dict[str, Any]] | UnsetType = UNSET
     differences: list[dict[str, Any]] | UnsetType = UNSET
     subscription: int | UnsetType = UNSET
+    text: str | UnsetType = UNSET
 
 
 def schemas() -> dict[str, Any]:

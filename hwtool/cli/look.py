@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
 
 from hwtool.cli.link import finish, json_option, link, socket_option, table, usage
-from hwtool.client import Client
-from hwtool.timeline import timeline
 
 
 @click.command()
@@ -114,62 +111,12 @@ def _promise(promise: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option("--device", help="Only entries about this device.")
-@click.option("--since", type=int, help="Only entries after this sequence number.")
-@click.option("--limit", type=click.IntRange(1, 200), default=100, show_default=True)
-@click.option("--operator", is_flag=True, help="Use the operator's socket: entries of others are shown whole.")
-@click.option("--follow", is_flag=True, help="Go on with what is recorded from now on; with --json a line each.")
 @socket_option
 @json_option
-def journal(
-    device: str | None,
-    since: int | None,
-    limit: int,
-    operator: bool,
-    follow: bool,
-    socket_: str | None,
-    as_json: bool,
-) -> None:
-    """Show what was attempted and how it ended: the newest entries, or those after --since."""
-
-    def show_entries(result: dict[str, Any]) -> None:
-        for entry in result["entries"]:
-            click.echo(timeline(entry))
-        if result.get("cursor"):
-            click.echo(f"… more: --since {result['cursor']}", err=True)
-
-    params = {"device": device, "since": since, "limit": limit}
-    with link(socket_, "operator" if operator else "agent") as client:
-        if follow:  # before the newest are read: nothing is missed between
-            subscribed = client.ask("events.subscribe", {"kinds": ["op", "hold", "run"]})
-            if subscribed["status"] == "failed":
-                finish(subscribed, as_json)
-        result = client.ask("journal.read", {k: v for k, v in params.items() if v is not None})
-        if not follow or result["status"] == "failed":
-            finish(result, as_json, show_entries)
-        _follow(client, result["entries"], device, as_json)
-
-
-def _follow(client: Client, entries: list[dict[str, Any]], device: str | None, as_json: bool) -> None:
-    """The entries that are there, then those that come; each once."""
-    last = 0
-
-    def told(entry: dict[str, Any]) -> None:
-        nonlocal last
-        about = entry.get("device") == device or device in (entry.get("devices") or [])
-        if entry["seq"] > last and (device is None or about):
-            click.echo(json.dumps(entry) if as_json else timeline(entry))
-        last = max(last, entry["seq"])
-        sys.stdout.flush()
-
-    try:
-        for entry in entries:
-            told(entry)
-        for event in client.events():
-            told(event["entry"])
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has seen enough
-        sys.exit(0)
+def metrics(socket_: str | None, as_json: bool) -> None:
+    """Print the daemon's counters as Prometheus text."""
+    with link(socket_) as client:
+        finish(client.ask("metrics"), as_json, lambda result: click.echo(result["text"], nl=False))
 
 
 @click.command()

@@ -28,6 +28,22 @@ class AuditRow(NamedTuple):
     body: dict[str, Any]
 
 
+class ChainRow(NamedTuple):
+    """One row with its place in the chain."""
+
+    seq: int
+    op_id: int | None
+    epoch: int
+    body: dict[str, Any]
+    prev: bytes
+    hash: bytes
+
+
+def text_of(body: dict[str, Any]) -> str:
+    """The text of a body that is hashed."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=True)
+
+
 def row_hash(prev: bytes, seq: int, op_id: int | None, epoch: int, body: str) -> bytes:
     """SHA-256 over the previous hash and the row's own members, lengths unambiguous."""
     digest = hashlib.sha256(b"hwtool.audit.v1\0")
@@ -46,7 +62,7 @@ def tip(conn: sqlite3.Connection) -> tuple[int, bytes]:
 def append(conn: sqlite3.Connection, epoch: int, op_id: int | None, body: dict[str, Any]) -> int:
     """Append one row in the current transaction; answers its sequence."""
     seq, prev = tip(conn)
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=True)
+    text = text_of(body)
     seq += 1
     conn.execute(
         "INSERT INTO audit(seq, prev, hash, op_id, epoch, body) VALUES(?,?,?,?,?,?)",
@@ -78,6 +94,15 @@ def page(conn: sqlite3.Connection, after: int, limit: int, device: str | None = 
         (after, device, device, device, min(limit, MAX_PAGE)),
     ).fetchall()
     return [AuditRow(seq, op_id, epoch, json.loads(body)) for seq, op_id, epoch, body in rows]
+
+
+def chain(conn: sqlite3.Connection, after: int, limit: int) -> list[ChainRow]:
+    """Rows after a sequence with their hashes, oldest first, at most 200."""
+    rows = conn.execute(
+        "SELECT seq, op_id, epoch, body, prev, hash FROM audit WHERE seq>? ORDER BY seq LIMIT ?",
+        (after, min(limit, MAX_PAGE)),
+    ).fetchall()
+    return [ChainRow(seq, op_id, epoch, json.loads(body), prev, hash_) for seq, op_id, epoch, body, prev, hash_ in rows]
 
 
 def newest(conn: sqlite3.Connection, limit: int, device: str | None = None) -> list[AuditRow]:

@@ -31,6 +31,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "run.acknowledge": {"run": 1, "error_id": 2, "how": "set by hand"},
     "lease.acquire": {"device": "gpio", "ttl_ms": 60_000},
     "lease.release": {"device": "gpio"},
+    "metrics": {},
     "device.dump": {"device": "gpio", "registers": ["OLAT*"]},
     "events.subscribe": {
         "registers": ["gpio.OLATA"],

@@ -66,6 +66,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "run.acknowledge": ({"run": 1, "error_id": 1, "how": "looked"}, "not_found"),
     "lease.acquire": ({"device": "gpio", "ttl_ms": 1000}, "done"),
     "lease.release": ({"device": "gpio"}, "done"),
+    "metrics": ({}, "done"),
     "device.dump": ({"device": "gpio"}, "done"),
     "events.subscribe": ({"kinds": ["op"]}, "refused"),
     "journal.read": ({}, "done"),

@@ -352,3 +352,31 @@ def test_journal_when_followed_then_what_comes_is_told() -> None:
         follows.terminate()
         follows.wait(timeout=20)
         assert [h["what"] for h in heard] == ["intent", "outcome"]
+
+
+def test_journal_files_when_the_daemon_was_killed_then_whole_after_the_next_start(tmp_path: Path) -> None:
+    with RunningDaemon() as running:
+        for number in range(3):
+            assert command_line(running, "write", f"gpio.OLATA={number}").returncode == 0
+        running.kill()
+        running.start()
+        command_line(running, "freeze")
+        running.stop()
+        told = command_line(running, "journal", "verify", str(running.store / "journal"))
+        assert (told.returncode, told.stdout, "0 fault(s)" in told.stderr) == (0, "", True)
+        (file,) = (running.store / "journal" / "gpio").glob("*.jsonl")
+        assert len(file.read_text().splitlines()) == 6
+        file.write_text(file.read_text().replace("outcome", "outcame", 1))
+        assert command_line(running, "journal", "verify", str(file)).returncode == 1
+        assert command_line(running, "journal", "verify", str(tmp_path / "nothing")).returncode == 2
+        running.start()
+
+
+def test_metrics_when_asked_for_then_prometheus_text() -> None:
+    with RunningDaemon() as running:
+        command_line(running, "read", "gpio.OLATA")
+        told = command_line(running, "metrics")
+        assert (told.returncode, 'hwtool_requests_total{method="reg.read",status="done"} 1.0' in told.stdout) == (
+            0,
+            True,
+        )
