@@ -140,12 +140,41 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
         raise DomainError(Code.DENIED, f"no keyed method for it: {reason}", reason=reason, required="a known user")
     if daemon.stopping:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
+    check_read_only(daemon, request)
+    check_verified(request, devices)
     check_policy(daemon, request)
     await Runs(daemon).check(request.caller, request.run, effectful=True)
     await _check_seen_store(daemon, request, devices)
     check_seen(request)
     check_time(daemon, request, after_intent=False)
     check_stopped(daemon, request, devices)
+
+
+def check_read_only(daemon: Daemon, request: Request) -> None:
+    """Refuse effects of a daemon that was started read-only; a rehearsal has none.
+
+    Raises:
+        DomainError: denied.
+    """
+    if daemon.read_only and not request.safe and not request.params.dry_run:
+        reason = "the daemon was started read-only"
+        message = f"{reason}: no effectful request but device.safe_state"
+        raise DomainError(Code.DENIED, message, reason=reason, required="a daemon that is started without --read-only")
+
+
+def check_verified(request: Request, devices: tuple[Device, ...]) -> None:
+    """Refuse effects where the board demands a contract that was checked on a real part.
+
+    Raises:
+        DomainError: refused (`unverified`).
+    """
+    for device in devices if not request.safe else ():
+        if device.spec.refuse_unverified and device.contract.verified is None:
+            message = (
+                f"{device.name}: contract {device.contract.part} was checked on no real part, and the board demands it"
+            )
+            hint = 'verify it on the bench and say so in `verified`, or have the board say unverified = "allow"'
+            raise DomainError(Code.REFUSED, message, hint=hint, rule="unverified", register=device.name, field=None)
 
 
 def check_policy(daemon: Daemon, request: Request) -> None:

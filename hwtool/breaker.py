@@ -69,6 +69,10 @@ class Breaker:
             self.pause_s = FIRST_PAUSE_S
         self.until_s = now_s + self.pause_s
 
+    def rest_s(self, now_s: float) -> float:
+        """How long until the next probe may pass; 0: now. Uses up nothing."""
+        return max(0.0, self.until_s - now_s) if self.open else 0.0
+
     def refuses(self, now_s: float) -> int | None:
         """Milliseconds until a request should come again, None if it may pass; a probe uses up its pause's turn."""
         if not self.open:

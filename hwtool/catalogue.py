@@ -21,6 +21,7 @@ from hwtool_contracts.model import Field, Provenance, ReadSpec, Register, WriteS
 from hwtool_contracts.shown import bits_of
 from hwtool_registers.bits import hexed
 
+EFFECTFUL = ("reg.read_effectful", "reg.write", "reg.update", "sequence.run")
 TOPICS = {"agents": "the guide an agent reads first"}
 
 
@@ -33,12 +34,18 @@ def describe(daemon: Daemon, caller: Caller, topic: str | None) -> Result:
     """Who the daemon is, what the caller may do, and the guides."""
     if topic is not None and topic not in TOPICS:
         raise DomainError(Code.NOT_FOUND, f"no topic is called {topic!r}", searched=topic, suggestions=sorted(TOPICS))
-    allowed = [name for name, m in METHODS.items() if caller.role == "operator" or not m.operator]
+    allowed = [
+        name
+        for name, m in METHODS.items()
+        if (caller.role == "operator" or not m.operator) and not (daemon.read_only and name in EFFECTFUL)
+    ]
     told: dict[str, Any] = {
         "version": version(),
         "board": daemon.board.name,
         "approval_mode": daemon.board.approval_mode.value,
         "role": caller.role,
+        "read_only": daemon.read_only,
+        "frozen": daemon.frozen,
         "principal": caller.principal,
         "key_prefix": caller.key_prefix,
         "wall_clock_ms": daemon.clock.wall_ns() // 1_000_000,

@@ -52,6 +52,13 @@ class Restarts(StrEnum):
     WITH_HOST = "with_host"
 
 
+class Unverified(StrEnum):
+    """What becomes of effects on a device whose contract nobody has checked on a real part."""
+
+    ALLOW = "allow"
+    REFUSE = "refuse"
+
+
 class OnLoss(StrEnum):
     """What becomes of a consuming read that no rule can settle."""
 
@@ -71,6 +78,7 @@ class BusSpec:
         response_ms: how long a device may take to answer.
         reply_lifetime_ms: how long after an ambiguous answer a late reply may still arrive.
         transfer_limit_ms: past this a transfer is given up and the bus counts as wedged.
+        read_attempts: how often a clean read is sent in all, before its error is told.
     """
 
     name: str
@@ -86,6 +94,7 @@ class BusSpec:
     reply_lifetime_ms: int
     gap_ms: int | None
     transfer_limit_ms: int
+    read_attempts: int = 1
 
     @property
     def simulated(self) -> bool:
@@ -110,6 +119,7 @@ class DeviceSpec:
         restarts_with_host: it restarts exactly when this host does: the host's boot id is its boot evidence.
         report_loss: a consuming read that nothing can settle is closed as lost, with its bound, and holds nothing.
         safe_state: what `device.safe_state` writes, in order.
+        refuse_unverified: effects are refused while the contract is not verified on a real part.
         writes_per_day: nonvolatile registers that need no approval for so many writes a UTC day.
     """
 
@@ -126,6 +136,7 @@ class DeviceSpec:
     part: str | None = None
     whole: Contract | None = None
     writes_per_day: Mapping[str, int] = field(default_factory=dict)
+    refuse_unverified: bool = False
 
     @property
     def chip(self) -> Contract:
@@ -276,6 +287,7 @@ def _bus(name: str, table: Table) -> BusSpec:
         reply_lifetime_ms=table.integer("reply_lifetime_ms", low=1, high=600_000) or 3 * response_ms,
         gap_ms=table.integer("gap_ms", low=0, high=10_000),
         transfer_limit_ms=table.integer("transfer_limit_ms", low=1, high=600_000) or 10 * response_ms,
+        read_attempts=table.integer("read_attempts", low=1, high=10) or 1,
     )
     if spec.transfer_limit_ms < spec.response_ms:
         table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")
@@ -300,6 +312,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     restarts = table.choice("restarts", Restarts)
     on_loss = table.choice("on_loss", OnLoss)
     safe_tables = list(table.array("safe_state"))
+    unverified = table.choice("unverified", Unverified)
     budget = table.named_integers("writes_per_day", MAX_WRITES_PER_DAY)
     table.done()
     bus = buses.get(bus_name or "")
@@ -342,6 +355,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         part=part,
         whole=chip if part is not None else None,
         writes_per_day=budget,
+        refuse_unverified=unverified is Unverified.REFUSE,
     )
 
 

@@ -7,13 +7,15 @@ lock is taken for each group of transfers. Clean reads take only the bus's lock,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from hwtool.breaker import NOT_OPEN
 from hwtool.config import DeviceSpec
+from hwtool.retry import Backoff, Bucket, RetrySafe, decide
 from hwtool.turns import Turns
 from hwtool.worker import ABSENT_RETRY_MS, BusWorker
 from hwtool_contracts.errors import Code, DomainError
@@ -25,6 +27,7 @@ from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Re
 from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 MOST_REMEMBERED: Final = 10_000
+MakeRead = Callable[[Contract, int, Sequence[Register], Mapping[str, int]], Plan]
 
 
 def stale(what: str, expected: object, found: object) -> DomainError:
@@ -93,6 +96,7 @@ class Device:
         moving: selectors that a keyed request is writing itself.
         on_bus: the bus's lock, once a delay that a write asked for is over.
         lease: who has it for a while (hwtool.leases), None: nobody.
+        callers: requests in the queue, by principal.
         written_s: when a register with a rate was written, by the monotonic clock.
         remember: keeps `home` on disk.
         recall: what was written to a register last, in this generation, as the store knows it; None: it cannot be told.
@@ -119,6 +123,8 @@ class Device:
 
     def __post_init__(self) -> None:
         self.on_bus = OnBus(self.worker)
+        self.retries = Bucket()
+        self.callers: Counter[str] = Counter()
         self.written_s: dict[str, list[float]] = {}
 
     @property
@@ -329,11 +335,32 @@ class Device:
         Raises:
             DomainError: the bus did not answer; nothing with an effect was sent.
         """
-        await self.know_home(register)
+        return (await self._again(partial(self._read_plan, plan_read, [register])))[register.name][0]
+
+    async def _read_plan(self, make: MakeRead, registers: Sequence[Register]) -> dict[str, list[int]]:
+        """One clean read of registers of one bank by one plan."""
+        await self.know_home(registers[0])
         async with self.on_bus:
-            await self.learn_selectors(register)
-            plan = plan_read(self.contract, self.spec.address, [register], self.known)
-            return (await self._run(plan, register))[register.name][0]
+            await self.learn_selectors(registers[0])
+            return await self._run(make(self.contract, self.spec.address, registers, self.known), registers[0])
+
+    async def _again(self, once: Callable[[], Awaitable[dict[str, list[int]]]]) -> dict[str, list[int]]:
+        """A clean read, sent again where the board allows it and the device's tokens last; never an effect.
+
+        Raises:
+            DomainError: of the last attempt.
+        """
+        for delay_s in Backoff(self.worker.spec.read_attempts).delays(self.worker.chance):
+            try:
+                return await once()
+            except DomainError as error:
+                decision = decide(error)
+                if not isinstance(decision, RetrySafe) or not self.retries.take(self.worker.clock.monotonic_s()):
+                    raise
+                self.worker.reads_again += 1
+                await self.worker.clock.sleep(max(delay_s, decision.after_s))
+                await self.worker.silence()  # a lost reply has shut the line: it is let fall silent first
+        return await once()
 
     async def look(self, name: str, beside: Register | None = None) -> int:
         """The value of REG or REG.FIELD by one clean read.
@@ -357,12 +384,8 @@ class Device:
         values: dict[str, int] = {}
         before = self.worker.sent
         for run in self.runs(registers):
-            await self.know_home(run[0])
-            async with self.on_bus:
-                await self.learn_selectors(run[0])
-                plan = plan_block_read(self.contract, self.spec.address, run, self.known)
-                for name, raws in (await self._run(plan, run[0])).items():
-                    values[name] = raws[0]
+            for name, raws in (await self._again(partial(self._read_plan, plan_block_read, run))).items():
+                values[name] = raws[0]
         return values, self.worker.sent - before
 
     async def read_group(self, group: Group) -> tuple[dict[str, int], int]:
@@ -372,12 +395,9 @@ class Device:
             DomainError: as `read`.
         """
         members = [self.contract.registers[n] for n in group.members]
-        make = plan_block_read if group.transfer == "one" else plan_read
+        make: MakeRead = plan_block_read if group.transfer == "one" else plan_read
         before = self.worker.sent
-        await self.know_home(members[0])
-        async with self.on_bus:
-            await self.learn_selectors(members[0])
-            found = await self._run(make(self.contract, self.spec.address, members, self.known), members[0])
+        found = await self._again(partial(self._read_plan, make, members))
         return {name: raws[0] for name, raws in found.items()}, self.worker.sent - before
 
     def runs(self, registers: Sequence[Register]) -> list[list[Register]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from hwtool.operators import Operators, settled_by
 from hwtool.outcome import NeedsPerson
 from hwtool.policy import Caller
 from hwtool.recovery import orphans, run_rules
+from hwtool.reloading import reload
 from hwtool.results import failed
 from hwtool.runs import Runs
 from hwtool.state import Daemon
@@ -80,8 +82,9 @@ PLAN_KEY = "rehearsal-only"
 class Engine:
     """One running daemon without its sockets; make it with `start`."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Daemon, reread: Callable[[], Board] | None = None) -> None:
         self.daemon = daemon
+        self._reread = reread
         self._keyed = KeyedOperations(daemon, Execution(daemon, self._unknown, self._try_at_the_head))
         self._approvals = Approvals(daemon)
         self._history = History(daemon, self._keyed, self._try)
@@ -99,7 +102,16 @@ class Engine:
             worker.after_return = partial(_unsure, sitting)
 
     @classmethod
-    async def start(cls, board: Board, store_directory: Path, clock: Clock, *, allow_unsafe: bool = False) -> Engine:
+    async def start(
+        cls,
+        board: Board,
+        store_directory: Path,
+        clock: Clock,
+        *,
+        allow_unsafe: bool = False,
+        read_only: bool = False,
+        reread: Callable[[], Board] | None = None,
+    ) -> Engine:
         """Open the store, the buses and the devices, and settle what can be settled by rule.
 
         Raises:
@@ -119,7 +131,8 @@ class Engine:
                 absent = await workers[spec.name].begin()
                 if absent is not None:  # the other buses must not wait for this one
                     log.warning("bus %s is absent: %s; its devices are unavailable until it comes", spec.name, absent)
-            engine = cls(Daemon(board, store, clock, boot_id, workers, _devices(board, workers)))
+            daemon = Daemon(board, store, clock, boot_id, workers, _devices(board, workers), read_only=read_only)
+            engine = cls(daemon, reread)
             await engine._recover()
         except BaseException as error:
             for worker in workers.values():
@@ -252,6 +265,8 @@ class Engine:
                 return catalogue.policy(daemon, caller, params)
             case ReasonParams():
                 return await self._operators.freeze(caller, params, method == "daemon.freeze")
+            case _ if method == "daemon.reload":
+                return await reload(daemon, caller, self._reread)
             case _ if method == "metrics":
                 result = Result(status="done", ok=True, effects="none", summary="Prometheus text in `text`")
                 result.text = self.metrics.text()

@@ -41,6 +41,7 @@ from hwtool_store.faults import StoreRule
 from hwtool_store.operations import NewOp, OpRow
 
 MAX_QUEUE: Final = 64
+MOST_OF_A_CALLER: Final = MAX_QUEUE // 2
 RULES_BEFORE_SAFE_STATE_S: Final = 0.1
 LOST: Final = Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
 OVERTAKEN: Final = Verdict("superseded", "unknown", "a later safe state took its place")
@@ -389,16 +390,28 @@ class Execution:
         return ended
 
 
-def enter(device: Device) -> None:
-    """Join a device's queue; whoever does must count itself out of `waiting` again.
+def enter(device: Device, principal: str) -> None:
+    """Join a device's queue; whoever does must `leave` it again.
 
     Raises:
-        DomainError: busy; the queue is full.
+        DomainError: busy; the queue is full, or half of it is this caller's: others must get their turn too.
     """
+    if device.callers[principal] >= MOST_OF_A_CALLER:
+        message = f"{MOST_OF_A_CALLER} requests of yours wait for {device.name} already"
+        raise DomainError(Code.BUSY, message, by="queue", holder=principal, retry_after_ms=500)
     if device.waiting >= MAX_QUEUE:
         message = f"{MAX_QUEUE} requests wait for {device.name}"
         raise DomainError(Code.BUSY, message, by="queue", holder=None, retry_after_ms=500)
     device.waiting += 1
+    device.callers[principal] += 1
+
+
+def leave(device: Device, principal: str) -> None:
+    """Leave a device's queue."""
+    device.waiting -= 1
+    device.callers[principal] -= 1
+    if not device.callers[principal]:
+        del device.callers[principal]
 
 
 async def take_turn(device: Device, queue_ms: int | None) -> None:

@@ -71,6 +71,7 @@ class Metrics:
             ("hwtool_rejected", "Transfers that the device is proved not to have acted on.", lambda w: w.lost["proof"]),
             ("hwtool_bus_returns", "How often a bus was away or in doubt and came back.", lambda w: w.returns),
             ("hwtool_retries", "Transfers sent again to a device that proved to be busy.", lambda w: w.retries),
+            ("hwtool_reads_again", "Clean reads that were sent again.", lambda w: w.reads_again),
         )
         for name, says, of in told:
             family = CounterMetricFamily(name, says, labels=["bus"])

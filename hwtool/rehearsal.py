@@ -142,15 +142,16 @@ async def rehearse(daemon: Daemon, request: Request) -> Result:
     except DomainError as error:
         result = failed(error, "none", key=request.params.key)
     else:
-        result = _shown(request, resolved, found)
+        result = _shown(request, resolved, found, read_only=daemon.read_only and not request.safe)
     result.dry_run = result.simulated = True
     body = daemon.body("rehearsal", request.caller, request.resolved, dry_run=True, summary=result.summary)
     await daemon.ask(lambda conn: operations.note(conn, body))
     return daemon.dressed(result, request.device)
 
 
-def _shown(request: Request, resolved: Resolved | ResolvedSequence, found: Rehearsed) -> Result:
+def _shown(request: Request, resolved: Resolved | ResolvedSequence, found: Rehearsed, *, read_only: bool) -> Result:
     warnings = [f"needs_approval: {why}" for why in request.approval] + list(found.warnings)
+    warnings += ["read_only: the request itself would be denied"] if read_only else []
     many = len(found.prepared) > 1 or any(p.plan.may_be_partial for p in found.prepared)
     if many:
         warnings.append("may_be_partial: several transfers; it can stop with part of it done")

@@ -17,7 +17,7 @@ import msgspec
 from hwtool.admission import Request, check_stopped, check_time, overtaken_by_safe_state, part_of
 from hwtool.budget import check_left
 from hwtool.devices import Device
-from hwtool.execution import Execution, check_shown, enter, take_turn
+from hwtool.execution import Execution, check_shown, enter, leave, take_turn
 from hwtool.generation import parts_of_chip, refresh_boot
 from hwtool.headers import Header, StepPart
 from hwtool.journal import REDACTED
@@ -57,7 +57,7 @@ class Sequences:
         taken: list[Device] = []
         try:
             for device in sequence.devices:
-                enter(device)
+                enter(device, request.caller.principal)
                 entered.append(device)
             await self._take_turns(request, sequence, taken)
             check_stopped(self._daemon, request, sequence.devices)
@@ -81,7 +81,7 @@ class Sequences:
             for device in reversed(taken):
                 device.lock.release()
             for device in entered:
-                device.waiting -= 1
+                leave(device, request.caller.principal)
 
     async def _take_turns(self, request: Request, sequence: ResolvedSequence, taken: list[Device]) -> None:
         """Take the turn of each device; a safe state of one that is taken already ends the waiting for the next.

@@ -35,6 +35,8 @@ from hwtool_store import operations
 MAX_PATH_BYTES: Final = 107  # of 108 in sockaddr_un, one is the terminating zero
 SO_PEERGROUPS: Final = 59  # Linux, include/uapi/asm-generic/socket.h
 BACKLOG: Final = 512
+FIRST_PASSED: Final = 3  # sd_listen_fds(3): SD_LISTEN_FDS_START
+SOCKETS_HINT: Final = "agent.sock and operator.sock, or FileDescriptorName=agent and operator"
 MAX_UNDER_WAY: Final = 256
 MAX_UNSENT_BYTES: Final = 8 << 20
 FATAL_EXIT: Final = 70  # EX_SOFTWARE: the store has failed
@@ -273,7 +275,16 @@ class Server:
             self.directory.mkdir(mode=0o755 if self.system_install else 0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ServeError(f"the socket directory {self.directory} cannot be made: {error.strerror}") from error
-        for role in ("agent", "operator"):
+        passed = activated()
+        roles: tuple[Role, ...] = ("agent", "operator")
+        for role in roles:
+            if passed:
+                if role not in passed:
+                    raise ServeError(f"the service manager passed no socket for {role}s: {SOCKETS_HINT}")
+                make_passed: Callable[[], Connection] = _maker(self, role)
+                server = await asyncio.get_running_loop().create_unix_server(make_passed, sock=passed[role])
+                self._servers.append(server)
+                continue
             bound = _bind(socket_path(self.directory, role), OPERATOR_GROUP if role == "operator" else AGENT_GROUP)
             self._bound.append(socket_path(self.directory, role))
             make: Callable[[], Connection] = _maker(self, role)
@@ -301,6 +312,46 @@ class Server:
             connection.close()
         for path in self._bound:  # and no other: another daemon's sockets may stand there
             path.unlink(missing_ok=True)
+
+
+def activated() -> dict[Role, socket.socket]:
+    """The sockets that a service manager has passed (LISTEN_FDS), by role; their file belongs to it.
+
+    Which is which is told by its name (LISTEN_FDNAMES), else by the file it is bound to.
+
+    Raises:
+        ServeError: one of them is none that this daemon listens on.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return {}
+    count = _count(os.environ.pop("LISTEN_FDS", "0"))
+    names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
+    del os.environ["LISTEN_PID"]
+    found: dict[Role, socket.socket] = {}
+    for index in range(count):
+        try:
+            passed = socket.socket(fileno=FIRST_PASSED + index)
+        except OSError as error:
+            raise ServeError(
+                f"descriptor {FIRST_PASSED + index} of LISTEN_FDS is no socket: {error.strerror}"
+            ) from error
+        passed.set_inheritable(False)
+        passed.setblocking(False)
+        name = names[index] if index < len(names) else ""
+        bound = str(passed.getsockname()) if passed.family == socket.AF_UNIX else ""
+        for role in ("agent", "operator"):
+            if name in (role, f"{role}.sock") or Path(bound).name == f"{role}.sock":
+                found[role] = passed
+                break
+        else:
+            raise ServeError(f"the service manager passed a socket that is nobody's ({name or bound}): {SOCKETS_HINT}")
+    return found
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ServeError(f"LISTEN_FDS is {text!r}: the number of sockets passed, please (sd_listen_fds(3))")
+    return int(text)
 
 
 def _maker(server: Server, role: Role) -> Callable[[], Connection]:
@@ -353,7 +404,15 @@ def notify_ready() -> None:
             manager.sendall(b"READY=1")
 
 
-async def serve(board: Board, store_directory: Path, directory: Path, *, allow_unsafe: bool) -> None:
+async def serve(
+    board: Board,
+    store_directory: Path,
+    directory: Path,
+    *,
+    allow_unsafe: bool,
+    read_only: bool = False,
+    reread: Callable[[], Board] | None = None,
+) -> None:
     """Run the daemon until SIGTERM or SIGINT.
 
     Raises:
@@ -362,7 +421,9 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
         ServeError: a socket cannot be had.
         OSError: a bus is in use or cannot be opened.
     """
-    engine = await Engine.start(board, store_directory, Clock(), allow_unsafe=allow_unsafe)
+    engine = await Engine.start(
+        board, store_directory, Clock(), allow_unsafe=allow_unsafe, read_only=read_only, reread=reread
+    )
     loop = asyncio.get_running_loop()
 
     def fatal(error: BaseException) -> None:
@@ -381,6 +442,7 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
         engine.render_journal(store_directory / "journal")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: engine.daemon.keep(_reload(engine)))
         notify_ready()
         await stop.wait()
     finally:
@@ -390,6 +452,13 @@ async def serve(board: Board, store_directory: Path, directory: Path, *, allow_u
         await engine.close()
         if engine.wedged:
             os._exit(0)  # a thread hangs in its bus and cannot be ended; everything else is closed
+
+
+async def _reload(engine: Engine) -> None:
+    """SIGHUP: as `daemon.reload`; what became of it is logged."""
+    operator = Caller(os.getuid(), "operator", "sighup-", engine.daemon.clock.wall_ns())
+    result = await engine.call(operator, "daemon.reload", {})
+    log.log(logging.INFO if result.ok else logging.ERROR, "reload: %s", result.summary)
 
 
 def _export(engine: Engine, spec: MetricsSpec) -> asyncio.Task[None]:
@@ -417,7 +486,15 @@ def _export(engine: Engine, spec: MetricsSpec) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(written())
 
 
-def run(board: Board, store_directory: Path, directory: Path, *, allow_unsafe: bool) -> None:
+def run(
+    board: Board,
+    store_directory: Path,
+    directory: Path,
+    *,
+    allow_unsafe: bool,
+    read_only: bool = False,
+    reread: Callable[[], Board] | None = None,
+) -> None:
     """`serve` on the fastest loop there is."""
     factory: Any = None
     try:
@@ -427,7 +504,8 @@ def run(board: Board, store_directory: Path, directory: Path, *, allow_unsafe: b
     except ImportError:
         pass  # not on Linux: the built-in loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(board, store_directory, directory, allow_unsafe=allow_unsafe))
+        told = serve(board, store_directory, directory, allow_unsafe=allow_unsafe, read_only=read_only, reread=reread)
+        runner.run(told)
 
 
 def default_store(directory: Path) -> Path:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,7 @@ class BusWorker:
         sent: transfers performed since the start.
         lost: transfers whose `request` may not have arrived, whose `reply` did not come, or with `proof` of no action.
         retries: transfers sent again to a device that proved to be busy.
+        reads_again: clean reads sent again (`read_attempts`); `chance` makes their jitter.
         returns: how often the bus was away or in doubt, and came back; what was looked at before holds no more.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
         after_return: called when the bus was away or in doubt and may be used again, before anything else.
@@ -64,7 +66,8 @@ class BusWorker:
         self.spec = spec
         self.bus = bus
         self.lock = asyncio.Lock()
-        self.sent = self.retries = 0
+        self.sent = self.retries = self.reads_again = 0
+        self.chance: Callable[[], float] = random.random
         self.lost: Counter[str] = Counter()
         self.after_quarantine: Callable[[], None] = lambda: None
         self.after_return: Callable[[], None] = lambda: None
@@ -133,6 +136,16 @@ class BusWorker:
         if retry_after_ms is not None:
             failures = self.breaker.failures
             raise self._unavailable(f"behind an open breaker: {failures} failures in a row", retry_after_ms)
+
+    async def until_admitted(self, limit_s: float) -> None:
+        """Wait while the breaker is open, at most so long; whether it lets one in then is for `admit` to say."""
+        until_s = self.clock.monotonic_s() + limit_s
+        while True:
+            now_s = self.clock.monotonic_s()
+            rest_s = self.breaker.rest_s(now_s)
+            if rest_s <= 0 or now_s >= until_s:
+                return
+            await self.clock.sleep(min(rest_s, until_s - now_s))
 
     @property
     def state(self) -> str:

@@ -48,6 +48,8 @@ PERMISSION = "tests/hwtool/test_permission.py::"
 IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
+MODES = "tests/hwtool/test_modes.py::"
+RETRY = "tests/hwtool/test_retry.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
 CACHE = "tests/contracts/test_cache.py::"
 MUTANTS = [
@@ -716,6 +718,69 @@ MUTANTS = [
         "                await device.on_bus.rested()",
         "                pass",
         REACH + "test_delay_when_a_group_writes_its_members_one_by_one_then_it_is_kept_between_them",
+    ),
+    Mutant(
+        "a daemon that was started read-only has no effects",
+        "hwtool/admission.py",
+        "    check_read_only(daemon, request)\n",
+        "",
+        MODES + "test_read_only_when_started_so_then_no_effect_but_a_safe_state_and_none_is_offered",
+    ),
+    Mutant(
+        "a board may demand a contract that was checked on a real part",
+        "hwtool/admission.py",
+        "    check_verified(request, devices)\n",
+        "",
+        MODES + "test_unverified_when_the_board_demands_a_real_part_then_effects_are_refused",
+    ),
+    Mutant(
+        "what is reloaded while it runs needs no restart",
+        "hwtool/reloading.py",
+        "    if needs:\n",
+        "    if False:\n",
+        MODES + "test_reload_when_something_needs_a_restart_then_named_and_nothing_is_taken_over",
+    ),
+    Mutant(
+        "only errors of the transport are retried",
+        "hwtool/retry.py",
+        "    if error.code in TRANSIENT:",
+        "    if True:",
+        RETRY + "test_decide_when_any_error_then_only_transport_errors_are_retried",
+    ),
+    Mutant(
+        "a storm of callers retries no more than a device's budget",
+        "hwtool/retry.py",
+        "        self.tokens -= 1.0\n",
+        "",
+        RETRY + "test_storm_when_fifty_callers_read_from_a_dead_device_then_no_more_retries_than_the_budget",
+    ),
+    Mutant(
+        "a retry waits for the quarantine of a lost reply",
+        "hwtool/devices.py",
+        "                await self.worker.silence()",
+        "                pass",
+        RETRY + "test_clean_read_when_its_reply_is_lost_then_sent_again_after_the_quarantine_and_not_before",
+    ),
+    Mutant(
+        "a caller fills no more than half of a queue",
+        "hwtool/execution.py",
+        "    if device.callers[principal] >= MOST_OF_A_CALLER:",
+        "    if False:",
+        RETRY + "test_queue_when_one_caller_fills_its_half_then_others_still_get_in",
+    ),
+    Mutant(
+        "a wait for the bus ends at the request's own end",
+        "hwtool/keyed.py",
+        "        if request.expires_boottime_ns is not None:\n            limit_s = min(",
+        "        if False:\n            limit_s = min(",
+        RETRY + "test_breaker_when_the_wait_is_too_short_or_ends_with_not_after_then_not_sent",
+    ),
+    Mutant(
+        "a socket that a manager passed keeps its role",
+        "hwtool/server.py",
+        "            if name in (role, f\"{role}.sock\") or Path(bound).name == f\"{role}.sock\":",
+        "            if True:",
+        "tests/surface/test_starting.py::test_sockets_when_the_wrong_ones_are_passed_then_one_clear_sentence",
     ),
 ]  # fmt: skip
 

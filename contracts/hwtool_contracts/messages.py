@@ -427,6 +427,7 @@ METHODS: Final[dict[str, Method]] = {
     "device.hold": Method(HoldParams, True, "Stop effectful requests to a device."),
     "device.release": Method(HoldParams, True, "Take a person's hold off a device."),
     "policy.show": Method(PolicyShowParams, True, "The board's policy, and which rule decides about a register."),
+    "daemon.reload": Method(NoParams, True, "Read the board again: policy, modes and what it says of its devices."),
     "daemon.freeze": Method(ReasonParams, True, "Refuse every effectful request but safe states, over restarts too."),
     "daemon.thaw": Method(ReasonParams, True, "End a freeze."),
 }

@@ -13,6 +13,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "sim": ("hwtool.cli.daemon", "sim"),
     "demo": ("hwtool.cli.daemon", "demo"),
     "check": ("hwtool.cli.daemon", "check"),
+    "board": ("hwtool.cli.daemon", "board_verb"),
     "describe": ("hwtool.cli.look", "describe"),
     "devices": ("hwtool.cli.look", "devices"),
     "find": ("hwtool.cli.look", "find"),
@@ -42,6 +43,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "approve": ("hwtool.cli.operate", "approve"),
     "deny": ("hwtool.cli.operate", "deny"),
     "policy": ("hwtool.cli.operate", "policy"),
+    "reload": ("hwtool.cli.operate", "reload"),
     "freeze": ("hwtool.cli.operate", "freeze"),
     "thaw": ("hwtool.cli.operate", "thaw"),
 }

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,17 +39,37 @@ def loaded_from(path: Path) -> Board:
 @click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.")
 @click.option("--socket", "socket_", metavar="DIR", help="Directory of the sockets.")
 @click.option("--allow-unsafe-store", is_flag=True, help="Take a file system that may lose what was synced.")
-def serve(board: Path | None, store: Path | None, socket_: str | None, allow_unsafe_store: bool) -> None:
-    """Run the daemon until it is told to stop (SIGTERM, or Ctrl-C)."""
+@click.option("--read-only", is_flag=True, help="No effects but safe states; no file can say so, only you.")
+@click.option("--log", "log_format", type=click.Choice(["text", "json"]), default="text", help="How stderr is written.")
+def serve(
+    board: Path | None,
+    store: Path | None,
+    socket_: str | None,
+    allow_unsafe_store: bool,
+    read_only: bool,
+    log_format: str,
+) -> None:
+    """Run the daemon until it is told to stop (SIGTERM, or Ctrl-C); SIGHUP reads the board again."""
     from hwtool.bench import bench
+    from hwtool.config import load_board
+    from hwtool.logs import log_to_stderr
     from hwtool.server import FATAL_EXIT, ServeError, default_store, run
 
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
     loaded = loaded_from(board) if board is not None else bench()
     directory = socket_directory(socket_)
+    log_to_stderr(log_format)
+    reread = None if board is None else partial(load_board, board)
     try:
-        run(loaded, store or default_store(directory), directory, allow_unsafe=allow_unsafe_store)
+        run(
+            loaded,
+            store or default_store(directory),
+            directory,
+            allow_unsafe=allow_unsafe_store,
+            read_only=read_only,
+            reread=reread,
+        )
     except (StoreRefused, ServeError) as error:
         complain(str(error), 2)
     except StoreFatal as error:
@@ -58,6 +79,29 @@ def serve(board: Path | None, store: Path | None, socket_: str | None, allow_uns
         os._exit(FATAL_EXIT)  # without closing the database: what this process believes of it may be wrong
     except OSError as error:
         complain(f"a bus cannot be had: {error}", 2)
+
+
+@click.group("board")
+def board_verb() -> None:
+    """Board files: what a host's buses and devices are."""
+
+
+@board_verb.command("lint")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+def board_lint(file: Path, as_json: bool) -> None:
+    """Check FILE as the daemon would, all faults at once; tell what is there, and what a site may want to know."""
+    from hwtool.board_lint import linted
+
+    told = linted(loaded_from(file))
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"board {told['name']}: approval mode {told['approval_mode']}, {told['policy']} policy rule(s)")
+    for device in told["devices"]:
+        click.echo(f"  {device['device']}: {device['contract']} on {device['bus']} at {device['address']}")
+    for warning in told["warnings"]:
+        click.echo(f"  warning: {warning}")
 
 
 @click.command()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -51,7 +52,17 @@ def release(device: str, reason: str, socket_: str | None, as_json: bool) -> Non
 @click.command()
 @socket_option
 @json_option
-def approvals(socket_: str | None, as_json: bool) -> None:
+def reload(socket_: str | None, as_json: bool) -> None:
+    """Have the daemon read its board file again; what is held or unknown stays so."""
+    with link(socket_, "operator") as client:
+        finish(client.ask("daemon.reload"), as_json)
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Go on, and tell each request that comes.")
+@socket_option
+@json_option
+def approvals(watch: bool, socket_: str | None, as_json: bool) -> None:
     """List the requests that wait for a person."""
 
     def show(result: dict[str, Any]) -> None:
@@ -59,7 +70,37 @@ def approvals(socket_: str | None, as_json: bool) -> None:
         table(result["approvals"], columns)
 
     with link(socket_, "operator") as client:
-        finish(client.ask("approval.list"), as_json, show)
+        if watch:
+            client.ask("events.subscribe", {"kinds": ["op"]})
+        listed = client.ask("approval.list")
+        if not watch or listed["status"] == "failed":
+            finish(listed, as_json, show)
+        _watch(client, listed["approvals"], as_json)
+
+
+def _watch(client: Client, waiting: list[dict[str, Any]], as_json: bool) -> NoReturn:
+    """What waits, then each request that comes; what has been decided is told too."""
+    known = set()
+
+    def told(one: dict[str, Any]) -> None:
+        known.add(one["approval"])
+        reason = one["reason_in_requesters_words"]
+        words = f" (their reason: {reason})" if reason else ""
+        line = f"{one['approval']}: {one['kind']} of {one['what']} by {one['requester']}{words}"
+        click.echo(json.dumps(one) if as_json else f"{line}; hwtool approve {one['approval']}")
+
+    for one in waiting:
+        told(one)
+    for event in client.events():
+        what = event["entry"]["what"]
+        if what == "pending":
+            for one in client.ask("approval.list").get("approvals") or []:
+                if one["approval"] not in known:
+                    told(one)
+        elif what in ("approved", "denied", "approval_expired") and not as_json:
+            click.echo(f"{event['entry']['op']}: {what}")
+        sys.stdout.flush()
+    sys.exit(0)
 
 
 def _screen(screen: dict[str, Any]) -> None:

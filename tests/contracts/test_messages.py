@@ -47,6 +47,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "device.hold": {"device": "gpio", "reason": "look"},
     "device.release": {"device": "gpio", "reason": "done"},
     "policy.show": {"register": "gpio.OLATA", "who": "uid:1000", "groups": ["staff"], "role": "operator"},
+    "daemon.reload": {},
     "daemon.freeze": {"reason": "maintenance"},
     "daemon.thaw": {},
 }
