@@ -156,7 +156,8 @@ def check_read_only(daemon: Daemon, request: Request) -> None:
     Raises:
         DomainError: denied.
     """
-    if daemon.read_only and not request.safe and not request.params.dry_run:
+    rehearsed = request.params.dry_run or daemon.rehearsing
+    if daemon.read_only and not request.safe and not rehearsed:
         reason = "the daemon was started read-only"
         message = f"{reason}: no effectful request but device.safe_state"
         raise DomainError(Code.DENIED, message, reason=reason, required="a daemon that is started without --read-only")
@@ -242,7 +243,9 @@ async def _check_seen_store(daemon: Daemon, request: Request, devices: tuple[Dev
         raise stale("store", seen.id, str(store.store_id))
     if seen.seq > store.seq:
         why = f"a caller saw record {seen.seq}, the store has {store.seq}: it was set back"
-        for device in () if request.params.dry_run else devices:  # a rehearsal says it, and changes nothing
+        for device in (
+            () if request.params.dry_run or daemon.rehearsing else devices
+        ):  # a rehearsal says it, and changes nothing
             await _hold(daemon, request, device, why)
         raise stale("store", seen.seq, store.seq)
 

@@ -45,6 +45,7 @@ def describe(daemon: Daemon, caller: Caller, topic: str | None) -> Result:
         "approval_mode": daemon.board.approval_mode.value,
         "role": caller.role,
         "read_only": daemon.read_only,
+        "rehearsing": daemon.rehearsing,
         "frozen": daemon.frozen,
         "principal": caller.principal,
         "key_prefix": caller.key_prefix,

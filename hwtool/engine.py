@@ -110,6 +110,7 @@ class Engine:
         *,
         allow_unsafe: bool = False,
         read_only: bool = False,
+        rehearsing: bool = False,
         reread: Callable[[], Board] | None = None,
     ) -> Engine:
         """Open the store, the buses and the devices, and settle what can be settled by rule.
@@ -131,7 +132,8 @@ class Engine:
                 absent = await workers[spec.name].begin()
                 if absent is not None:  # the other buses must not wait for this one
                     log.warning("bus %s is absent: %s; its devices are unavailable until it comes", spec.name, absent)
-            daemon = Daemon(board, store, clock, boot_id, workers, _devices(board, workers), read_only=read_only)
+            devices = _devices(board, workers)
+            daemon = Daemon(board, store, clock, boot_id, workers, devices, read_only=read_only, rehearsing=rehearsing)
             engine = cls(daemon, reread)
             await engine._recover()
         except BaseException as error:

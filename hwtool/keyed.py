@@ -85,7 +85,7 @@ class KeyedOperations:
     async def submit(self, caller: Caller, params: KeyedParams) -> Result:
         """Do what a keyed request asks, once, and answer what came of it."""
         request = request_of(self._daemon, caller, params)
-        if params.dry_run:
+        if params.dry_run or self._daemon.rehearsing:
             return await rehearse(self._daemon, request)
         place, joined = (caller.principal, params.key), False
         running = self._running.get(place)

@@ -411,6 +411,7 @@ async def serve(
     *,
     allow_unsafe: bool,
     read_only: bool = False,
+    rehearsing: bool = False,
     reread: Callable[[], Board] | None = None,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT.
@@ -422,7 +423,13 @@ async def serve(
         OSError: a bus is in use or cannot be opened.
     """
     engine = await Engine.start(
-        board, store_directory, Clock(), allow_unsafe=allow_unsafe, read_only=read_only, reread=reread
+        board,
+        store_directory,
+        Clock(),
+        allow_unsafe=allow_unsafe,
+        read_only=read_only,
+        rehearsing=rehearsing,
+        reread=reread,
     )
     loop = asyncio.get_running_loop()
 
@@ -493,6 +500,7 @@ def run(
     *,
     allow_unsafe: bool,
     read_only: bool = False,
+    rehearsing: bool = False,
     reread: Callable[[], Board] | None = None,
 ) -> None:
     """`serve` on the fastest loop there is."""
@@ -504,7 +512,15 @@ def run(
     except ImportError:
         pass  # not on Linux: the built-in loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        told = serve(board, store_directory, directory, allow_unsafe=allow_unsafe, read_only=read_only, reread=reread)
+        told = serve(
+            board,
+            store_directory,
+            directory,
+            allow_unsafe=allow_unsafe,
+            read_only=read_only,
+            rehearsing=rehearsing,
+            reread=reread,
+        )
         runner.run(told)
 
 

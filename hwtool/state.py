@@ -40,6 +40,7 @@ class Daemon:
         recorded: set and replaced whenever the journal has grown.
         stopping: no new intents are taken.
         read_only: started so: no effectful request but safe states, and no method offers one.
+        rehearsing: started so: every keyed request is a rehearsal, safe states too.
         frozen: an operator has frozen the daemon; kept by the store.
         reasons: why the rules could not settle an operation, when they last tried.
         rates: when callers began operations that policy limits.
@@ -58,6 +59,7 @@ class Daemon:
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
     read_only: bool = False
+    rehearsing: bool = False
     frozen: bool = False
     reasons: dict[int, str] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)

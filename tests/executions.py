@@ -24,7 +24,8 @@ from typing import Any, Final
 from hwtool.recovery import facts
 from hwtool_contracts.judge import ReadJudgement, judge_read
 from hwtool_contracts.model import Contract
-from hwtool_registers.bus import RegisterRead, RegisterWrite, from_object
+from hwtool_registers.bus import from_object
+from hwtool_sim.bus import apply_to
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_store.operations import OpRow
 
@@ -72,11 +73,7 @@ def reached(contract: Contract, step: Mapping[str, Any]) -> Counter[Place]:
         chip.values[selector.register] = (held & ~selector.mask) | selector.value
     transfer = from_object({k: v for k, v in step.items() if k not in ("role", "register")})
     try:
-        match transfer:
-            case RegisterRead():
-                chip.read(transfer.space, transfer.offset, transfer.size_bytes)
-            case RegisterWrite():
-                chip.write(transfer.space, transfer.offset, transfer.data)
+        apply_to(chip, transfer)
     except NotThere:
         return Counter()
     return chip.executed

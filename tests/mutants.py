@@ -49,6 +49,10 @@ IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
 MODES = "tests/hwtool/test_modes.py::"
+PLANTED = (
+    "tests/hwtool/test_planted_secrets.py::"
+    "test_secret_when_planted_everywhere_then_in_no_record_no_log_no_error_and_nobody_elses_answer"
+)
 RETRY = "tests/hwtool/test_retry.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
 CACHE = "tests/contracts/test_cache.py::"
@@ -727,6 +731,13 @@ MUTANTS = [
         MODES + "test_read_only_when_started_so_then_no_effect_but_a_safe_state_and_none_is_offered",
     ),
     Mutant(
+        "a daemon that rehearses sends nothing",
+        "hwtool/keyed.py",
+        "        if params.dry_run or self._daemon.rehearsing:",
+        "        if params.dry_run:",
+        MODES + "test_rehearsal_when_the_daemon_was_started_so_then_every_keyed_request_is_one",
+    ),
+    Mutant(
         "a board may demand a contract that was checked on a real part",
         "hwtool/admission.py",
         "    check_verified(request, devices)\n",
@@ -781,6 +792,48 @@ MUTANTS = [
         "            if name in (role, f\"{role}.sock\") or Path(bound).name == f\"{role}.sock\":",
         "            if True:",
         "tests/surface/test_starting.py::test_sockets_when_the_wrong_ones_are_passed_then_one_clear_sentence",
+    ),
+    Mutant(
+        "a secret is in no audit row",
+        "hwtool/state.py",
+        '                "arguments": REDACTED if resolved.sensitive else arguments(resolved),',
+        '                "arguments": arguments(resolved),',
+        PLANTED,
+    ),
+    Mutant(
+        "a secret is on no approval screen",
+        "hwtool/approvals.py",
+        '"transfers": REDACTED if resolved.sensitive else [',
+        '"transfers": [',
+        PLANTED,
+    ),
+    Mutant(
+        "a secret is in no line of a sequence's evidence",
+        "hwtool/headers.py",
+        '        shown = REDACTED if self.sequence.sensitive else summary',
+        '        shown = summary',
+        PLANTED,
+    ),
+    Mutant(
+        "a secret is not told back in an error about a step",
+        "hwtool/steps.py",
+        '        shown = REDACTED if register.sensitive else hex(wanted)',
+        '        shown = hex(wanted)',
+        PLANTED,
+    ),
+    Mutant(
+        "a secret is not told back in a refusal of policy",
+        "hwtool/permission.py",
+        '    told = "its value (it is sensitive) is outside the limits" if change.register.sensitive else why',
+        '    told = why',
+        PLANTED,
+    ),
+    Mutant(
+        "an operation of another caller is shown without its values",
+        "hwtool/history.py",
+        '        if not mine:\n',
+        '        if False:\n',
+        PLANTED,
     ),
 ]  # fmt: skip
 

@@ -1,13 +1,16 @@
-"""Print the tables of the manual from the code (`python tests/print_tables.py errors|vocabulary|keys`)."""
+"""Print the tables of the manual from the code (`python -m tests.print_tables PAGE`; a wrong word lists the pages)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Final
 
+from hwtool.board_keys import TABLES
 from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
 from hwtool_contracts.keys import reference
+from tests.surface_tables import members, methods
 
 
 def errors() -> Iterator[str]:
@@ -38,6 +41,21 @@ def keys() -> Iterator[str]:
     yield from reference()
 
 
+def board() -> Iterator[str]:
+    """docs/board-keys.md below its first paragraph."""
+    yield from reference(TABLES)
+
+
+PAGES: Final = {
+    "errors": [errors],
+    "vocabulary": [read_effects, write_effects],
+    "keys": [keys],
+    "board": [board],
+    "methods": [methods, members],
+}
+
 if __name__ == "__main__":
-    for table in {"errors": [errors], "vocabulary": [read_effects, write_effects], "keys": [keys]}[sys.argv[1]]:
+    if sys.argv[1:2] not in [[name] for name in PAGES]:
+        sys.exit(f"one of {', '.join(PAGES)}")
+    for table in PAGES[sys.argv[1]]:
         print("\n".join(table()))

@@ -6,7 +6,7 @@ with what stands here, both ways.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -31,18 +31,19 @@ class Key(NamedTuple):
     required: bool = False
 
 
-def _of(words: Iterable[StrEnum]) -> tuple[str, ...]:
+def words_of(words: Iterable[StrEnum]) -> tuple[str, ...]:
+    """A closed vocabulary as texts."""
     return tuple(w.value for w in words)
 
 
-ORDERS: Final = _of(ByteOrder)
+ORDERS: Final = words_of(ByteOrder)
 EVIDENCE: Final = {
-    "provenance": Key("word", "where it is known from; asserted where it is not said", _of(Basis)),
+    "provenance": Key("word", "where it is known from; asserted where it is not said", words_of(Basis)),
     "seen": Key("word", "what a reviewed effect was seen in", ("page", "driver")),
     "source": Key("text", "document and section, or repository, commit and path"),
 }
 QUANTITY: Final = {
-    "encoding": Key("word", "how the bits are understood", tuple(e for e in _of(Encoding) if e != "bytes")),
+    "encoding": Key("word", "how the bits are understood", tuple(e for e in words_of(Encoding) if e != "bytes")),
     "signed": Key("flag", "two's complement"),
     "scale": Key("number", "value = decoded number * scale + add"),
     "add": Key("number", "see scale"),
@@ -53,7 +54,7 @@ QUANTITY: Final = {
     "scale_param": Key("text", "parameter of the board that the scale is multiplied with"),
 }
 STATED: Final = {
-    "access": Key("word", "which directions the map allows", _of(Access)),
+    "access": Key("word", "which directions the map allows", words_of(Access)),
     "read": Key("read", "what a read does"),
     "write": Key("write", "what a write does"),
     "reset": Key("integer", "value after power-on"),
@@ -65,8 +66,8 @@ REGISTER: Final = {
     **STATED,
     **QUANTITY,
     "reset_mask": Key("integer", "bits whose reset value is known"),
-    "persistence": Key("word", "how long a written value lasts", _of(Persistence)),
-    "owner": Key("word", "whether another writer exists on this host", _of(Owner)),
+    "persistence": Key("word", "how long a written value lasts", words_of(Persistence)),
+    "owner": Key("word", "whether another writer exists on this host", words_of(Owner)),
     "sensitive": Key("flag", "its value is redacted in every record"),
     "confidential": Key("flag", "shown only to callers that the board's policy allows; sensitive too"),
     "access_bits": Key("integer", "8, 16, 32 or 64: width of the only bus accesses that reach it"),
@@ -95,7 +96,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "vendor": Key("text", "who makes it", required=True),
         "title": Key("text", "what it is", required=True),
         "source": Key("text", "the document it was written from", required=True),
-        "owner": Key("word", "default of all registers", _of(Owner)),
+        "owner": Key("word", "default of all registers", words_of(Owner)),
         "verified": Key("text", "what the contract was checked against"),
         "access": Key("access", "how it is reached", required=True),
         "defaults": Key("defaults", "what registers have that do not say otherwise"),
@@ -194,7 +195,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "offset": Key("integer", "what the chip expects; in Modbus spaces counted from base; required but for lines"),
         "width_bits": Key("integer", "8; in Modbus word spaces 16, of coils 1, of lines 32"),
         "transfer": Key("word", "of an array: its elements are the group N too, accessed in one transfer", ("block",)),
-        "space": Key("word", "address space", tuple(s for s in _of(Space) if s not in ("command", "line"))),
+        "space": Key("word", "address space", tuple(s for s in words_of(Space) if s not in ("command", "line"))),
         "query": Key("text", "line protocol: the line that is answered with the value"),
         "set": Key("text", "line protocol: the line that sets it, {value} for the value"),
     },
@@ -240,13 +241,13 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "owner": REGISTER["owner"],
         "busy": Key("text", "how a write cycle shows: nack, or the register or REG.FIELD that is not 0 meanwhile"),
         "access": STATED["access"],
-        "persistence": Key("word", "nonvolatile where it is not said", _of(Persistence)),
+        "persistence": Key("word", "nonvolatile where it is not said", words_of(Persistence)),
         "read": STATED["read"],
         "write": STATED["write"],
         "read_code": Key("integer", "opcode that reads it, followed by the offset"),
     },
     "read": {
-        "effects": Key("words", "what reading does; the strictest decides", _of(ReadEffect), required=True),
+        "effects": Key("words", "what reading does; the strictest decides", words_of(ReadEffect), required=True),
         **EVIDENCE,
         "affects": Key("texts", "registers or REG.FIELD whose state it changes"),
         "level": Key("text", "pop: what counts the elements"),
@@ -260,7 +261,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "gate": Key("text", 'REG.FIELD that is not 0, or "REG.FIELD = value", while a read is answered'),
     },
     "write": {
-        "effect": Key("word", "what writing does", _of(WriteEffect), required=True),
+        "effect": Key("word", "what writing does", words_of(WriteEffect), required=True),
         **EVIDENCE,
         "affects": Key("texts", "registers or REG.FIELD whose state it changes"),
         "verify": Key("word | verify", "how success shows", ("read_back", "signal", "none")),
@@ -359,22 +360,26 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
 
 def schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a contract or an overlay, for editors: keys, types and words; the loader knows more."""
-    definitions = {
-        name: {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {key: _typed(told) for key, told in keys.items()},
-            **({"required": needed} if (needed := [k for k, told in keys.items() if told.required]) else {}),
-        }
-        for name, keys in TABLES.items()
-    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "hwtool contract or overlay",
         "if": {"required": ["base"]},
         "then": {"$ref": "#/$defs/overlay"},
         "else": {"$ref": "#/$defs/file"},
-        "$defs": definitions,
+        "$defs": definitions(TABLES),
+    }
+
+
+def definitions(tables: Mapping[str, Mapping[str, Key]]) -> dict[str, Any]:
+    """A JSON Schema of each table, by name."""
+    return {
+        name: {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {key: _typed(told) for key, told in keys.items()},
+            **({"required": needed} if (needed := [k for k, told in keys.items() if told.required]) else {}),
+        }
+        for name, keys in tables.items()
     }
 
 
@@ -417,10 +422,10 @@ def _option(kind: str, key: Key) -> dict[str, Any]:
     return {"$ref": f"#/$defs/{kind}"}
 
 
-def reference() -> list[str]:
+def reference(tables: Mapping[str, Mapping[str, Key]] = TABLES) -> list[str]:
     """The tables of the manual: each key with what it takes and says."""
     lines = []
-    for name, keys in TABLES.items():
+    for name, keys in tables.items():
         lines += [f"### `{name}`", ""]
         if not keys:
             lines += ["No keys: that the table is there says it.", ""]

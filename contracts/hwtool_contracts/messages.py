@@ -491,7 +491,8 @@ def schemas() -> dict[str, Any]:
 
 
 def openrpc(version: str) -> dict[str, Any]:
-    """The surface as an OpenRPC 1.2 document."""
+    """The surface as an OpenRPC 1.2 document; each parameter by its name."""
+    components = schemas()
     return {
         "openrpc": "1.2.6",
         "info": {"title": "hwtool", "version": version},
@@ -500,11 +501,16 @@ def openrpc(version: str) -> dict[str, Any]:
                 "name": name,
                 "summary": method.summary,
                 "paramStructure": "by-name",
-                "params": [{"name": "params", "schema": {"$ref": f"#/components/schemas/{method.params.__name__}"}}],
+                "params": _params(components[method.params.__name__]),
                 "result": {"name": "result", "schema": {"$ref": "#/components/schemas/Result"}},
                 "x-role": "operator" if method.operator else "agent",
             }
             for name, method in METHODS.items()
         ],
-        "components": {"schemas": schemas()},
+        "components": {"schemas": components},
     }
+
+
+def _params(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    needed = schema.get("required", [])
+    return [{"name": n, "required": n in needed, "schema": s} for n, s in schema["properties"].items()]

@@ -40,6 +40,7 @@ def loaded_from(path: Path) -> Board:
 @click.option("--socket", "socket_", metavar="DIR", help="Directory of the sockets.")
 @click.option("--allow-unsafe-store", is_flag=True, help="Take a file system that may lose what was synced.")
 @click.option("--read-only", is_flag=True, help="No effects but safe states; no file can say so, only you.")
+@click.option("--rehearse", is_flag=True, help="Every keyed request is planned and answered, and none is sent.")
 @click.option("--log", "log_format", type=click.Choice(["text", "json"]), default="text", help="How stderr is written.")
 def serve(
     board: Path | None,
@@ -47,6 +48,7 @@ def serve(
     socket_: str | None,
     allow_unsafe_store: bool,
     read_only: bool,
+    rehearse: bool,
     log_format: str,
 ) -> None:
     """Run the daemon until it is told to stop (SIGTERM, or Ctrl-C); SIGHUP reads the board again."""
@@ -68,6 +70,7 @@ def serve(
             directory,
             allow_unsafe=allow_unsafe_store,
             read_only=read_only,
+            rehearsing=rehearse,
             reread=reread,
         )
     except (StoreRefused, ServeError) as error:
@@ -102,6 +105,14 @@ def board_lint(file: Path, as_json: bool) -> None:
         click.echo(f"  {device['device']}: {device['contract']} on {device['bus']} at {device['address']}")
     for warning in told["warnings"]:
         click.echo(f"  warning: {warning}")
+
+
+@board_verb.command("schema")
+def board_schema() -> None:
+    """Print the JSON Schema of board files, for editors."""
+    from hwtool.board_keys import schema
+
+    click.echo(json.dumps(schema(), indent=1))
 
 
 @click.command()

@@ -288,12 +288,17 @@ def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotT
             if not transfer.data:
                 return None
     try:
-        return _apply(chip, transfer)
+        return apply_to(chip, transfer)
     except NotThere as refusal:
         return refusal
 
 
-def _apply(chip: Chip, transfer: Transfer) -> Confirmed:
+def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
+    """Let a chip take a transfer of any kind, whole and at once.
+
+    Raises:
+        NotThere: the chip does not answer it.
+    """
     i2c = chip.contract.access.i2c
     if not isinstance(transfer, Line) and transfer.pec is not (i2c is not None and i2c.pec):
         told = "without its packet error code" if not transfer.pec else "with a packet error code, which it has not"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -98,8 +99,11 @@ def test_openrpc_when_made_then_it_names_every_method_and_its_schemas_resolve() 
     document = json.loads(json.dumps(openrpc("1.0")))
     assert [m["name"] for m in document["methods"]] == list(METHODS)
     components = document["components"]["schemas"]
-    for method in document["methods"]:
-        assert method["params"][0]["schema"]["$ref"].rpartition("/")[2] in components
+    for ref in re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(document)):
+        assert ref in components
+    (write,) = [m for m in document["methods"] if m["name"] == "reg.write"]
+    needed = {p["name"] for p in write["params"] if p["required"]}
+    assert (write["paramStructure"], needed) == ("by-name", {"key"})
     assert set(components["Result"]["required"]) == {"status", "ok", "effects"}
 
 

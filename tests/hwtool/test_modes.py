@@ -117,6 +117,39 @@ def test_unverified_when_the_board_demands_a_real_part_then_effects_are_refused(
     play(life, toy_board(tmp_path, *PARTS, head=head + I2C, device=f"{SAFE}\n{device}"))
 
 
+# --- rehearsal ----------------------------------------------------------------------------------------------------
+
+
+def test_rehearsal_when_the_daemon_was_started_so_then_every_keyed_request_is_one(tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        for method, params in {**EFFECTS, "device.safe_state": {"device": "toy"}}.items():
+            asked = params | ({"fields": {"F": 1}} if method == "reg.update" else {})
+            told = await lab.ask(method, key=KEY, **asked)
+            assert (told.ok, told.dry_run, told.simulated, told.effects) == (True, True, True, "none"), method
+            assert told.transfers, method
+        assert (lab.writes("A"), lab.reads("FIFO"), await lab.rows()) == (0, 0, [])
+        assert [b["what"] for b in await lab.audit()] == ["rehearsal"] * 5
+        assert (await lab.ask("describe")).describe["rehearsing"] is True  # type: ignore[index]
+
+    fields = reg("A", 0, "fields.F = { bits = 0 }")
+    started(tmp_path, toy_board(tmp_path, fields, PARTS[1], device=SAFE), life, rehearsing=True)
+
+
+def test_rehearsal_when_a_key_has_an_outcome_then_still_one_and_the_outcome_stays(tmp_path: Path) -> None:
+    first = toy_board(tmp_path, *PARTS)
+
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.write", **EFFECTS["reg.write"], key=KEY)).ok
+
+    async def then(lab: Lab) -> None:
+        told = await lab.ask("reg.write", **EFFECTS["reg.write"], key=KEY)
+        assert (told.dry_run, told.replayed, told.id) == (True, False, None)
+        assert (await lab.ask("op.get", key=KEY)).verdict == "applied"
+
+    started(tmp_path, first, life)
+    started(tmp_path, first, then, rehearsing=True)
+
+
 # --- reload -------------------------------------------------------------------------------------------------------
 
 

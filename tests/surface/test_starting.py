@@ -135,6 +135,14 @@ def test_read_only_when_typed_then_effects_are_denied_and_safe_state_is_not() ->
         assert command_line(daemon, "safe-state", safe).returncode == 0
 
 
+def test_rehearsal_when_typed_then_planned_and_answered_and_nothing_is_sent() -> None:
+    with Started("--rehearse") as daemon:
+        told = command_line(daemon, "write", "gpio.OLATA=0x40")
+        assert (told.returncode, "nothing was sent" in told.stdout) == (0, True), told.stderr
+        assert json.loads(command_line(daemon, "describe", "--json").stdout)["describe"]["rehearsing"] is True
+        assert "applied" not in command_line(daemon, "journal").stdout
+
+
 def test_log_when_json_is_asked_for_then_every_line_is_an_object() -> None:
     with Started("--log", "json", board=BOARD.format(more="")) as daemon:
         (daemon.directory / "board.toml").write_text("nonsense")
