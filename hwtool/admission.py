@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hwtool import permission
+from hwtool.config import Board
 from hwtool.devices import Device, stale
 from hwtool.digest import digest_input, digest_of
 from hwtool.leases import check_lease
@@ -48,6 +49,7 @@ class Request:
     expires_boottime_ns: int | None
     watched: tuple[Device, ...]
     alarms: int
+    board: Board
     approval: tuple[str, ...] = ()
 
     @property
@@ -120,7 +122,8 @@ def request_of(daemon: Daemon, caller: Caller, params: KeyedParams) -> Request:
         rest_ns = params.not_after * 1_000_000 - daemon.clock.wall_ns()
         expires = daemon.clock.boottime_ns() + rest_ns
     watched = () if resolved is None else resolved.devices
-    return Request(caller, params, resolved, error, content, digest, expires, watched, alarms_of(watched))
+    alarms = alarms_of(watched)
+    return Request(caller, params, resolved, error, content, digest, expires, watched, alarms, daemon.board)
 
 
 def part_of(daemon: Daemon, request: Request, step: Resolved, params: KeyedParams, content: dict[str, Any]) -> Request:

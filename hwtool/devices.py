@@ -10,8 +10,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Final
+from functools import cached_property
+from typing import Final, TypeVar
 
 from hwtool.breaker import NOT_OPEN
 from hwtool.config import DeviceSpec
@@ -26,6 +26,7 @@ from hwtool_registers.bits import extract, hexed, to_bytes
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
 from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
+T = TypeVar("T")
 MOST_REMEMBERED: Final = 10_000
 MakeRead = Callable[[Contract, int, Sequence[Register], Mapping[str, int]], Plan]
 
@@ -335,7 +336,7 @@ class Device:
         Raises:
             DomainError: the bus did not answer; nothing with an effect was sent.
         """
-        return (await self._again(partial(self._read_plan, plan_read, [register])))[register.name][0]
+        return (await self._read_plan(plan_read, [register]))[register.name][0]
 
     async def _read_plan(self, make: MakeRead, registers: Sequence[Register]) -> dict[str, list[int]]:
         """One clean read of registers of one bank by one plan."""
@@ -344,8 +345,15 @@ class Device:
             await self.learn_selectors(registers[0])
             return await self._run(make(self.contract, self.spec.address, registers, self.known), registers[0])
 
-    async def _again(self, once: Callable[[], Awaitable[dict[str, list[int]]]]) -> dict[str, list[int]]:
-        """A clean read, sent again where the board allows it and the device's tokens last; never an effect.
+    async def again(self, once: Callable[[], Awaitable[T]], stop: Callable[[], bool]) -> T:
+        """What only reads cleanly, done anew where the board allows it and the device's tokens last.
+
+        For whole clean reads and whole preparations alone: what follows a dispatch is looked at once, since after a
+        return of the bus somebody else may answer, and an effect is never sent again.
+
+        Args:
+            stop: whether nobody wants it any more, or somebody else must get the bus; asked before each pause and
+                each attempt.
 
         Raises:
             DomainError: of the last attempt.
@@ -355,11 +363,17 @@ class Device:
                 return await once()
             except DomainError as error:
                 decision = decide(error)
-                if not isinstance(decision, RetrySafe) or not self.retries.take(self.worker.clock.monotonic_s()):
+                if not isinstance(decision, RetrySafe) or stop():
+                    raise
+                if not self.retries.take(self.worker.clock.monotonic_s()):
+                    raise
+                await self.worker.clock.sleep(max(delay_s, decision.after_s))
+                if stop():
+                    raise
+                await self.worker.silence()  # a lost reply has shut the line: it is let fall silent first
+                if stop():
                     raise
                 self.worker.reads_again += 1
-                await self.worker.clock.sleep(max(delay_s, decision.after_s))
-                await self.worker.silence()  # a lost reply has shut the line: it is let fall silent first
         return await once()
 
     async def look(self, name: str, beside: Register | None = None) -> int:
@@ -384,7 +398,7 @@ class Device:
         values: dict[str, int] = {}
         before = self.worker.sent
         for run in self.runs(registers):
-            for name, raws in (await self._again(partial(self._read_plan, plan_block_read, run))).items():
+            for name, raws in (await self._read_plan(plan_block_read, run)).items():
                 values[name] = raws[0]
         return values, self.worker.sent - before
 
@@ -397,7 +411,7 @@ class Device:
         members = [self.contract.registers[n] for n in group.members]
         make: MakeRead = plan_block_read if group.transfer == "one" else plan_read
         before = self.worker.sent
-        found = await self._again(partial(self._read_plan, make, members))
+        found = await self._read_plan(make, members)
         return {name: raws[0] for name, raws in found.items()}, self.worker.sent - before
 
     def runs(self, registers: Sequence[Register]) -> list[list[Register]]:

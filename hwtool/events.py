@@ -25,12 +25,14 @@ from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, may_poll
 from hwtool_contracts.messages import Result, SubscribeParams, When
-from hwtool_contracts.model import Register
+from hwtool_contracts.model import Encoding, Register
 from hwtool_store import audit
 from hwtool_store.audit import AuditRow
 
 Sink = Callable[[dict[str, Any]], None]
 MOST_OF_A_CONNECTION: Final = 16
+FIRST_REST_S: Final = 1.0  # after a look that failed; doubled each time
+LONGEST_REST_S: Final = 30.0
 KIND_OF: Final = {"hold": "hold", "release": "hold", "freeze": "hold", "thaw": "hold"}
 
 
@@ -54,7 +56,7 @@ class Subscription:
     interval_s: float
     when: When | None
     kinds: frozenset[str]
-    told: dict[str, int] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
     looked_s: float = float("-inf")
     met: bool = False
     failed: bool = False
@@ -92,6 +94,7 @@ class Events:
                 check_use(self._daemon.board.policy, caller, Touch(device, register, "read"))
                 _check_poll(device, register)
             registers = {r.name: r for r in found}
+            _check_threshold(params.when, registers)
         kinds = frozenset(params.kinds if params.kinds is not None else () if names else ("op", "hold", "run"))
         made = Subscription(
             self._next, owner, caller, send, device, registers, params.interval_ms / 1000, params.when, kinds
@@ -130,22 +133,31 @@ class Events:
     # --- registers ----------------------------------------------------------------------------------------------
 
     async def _poll(self, device: Device) -> None:
-        """Look at a device's registers while anybody wants to know of them."""
-        clock = self._daemon.clock
+        """Look at a device's registers while anybody wants to know of them.
+
+        A device that does not answer is looked at ever more seldom: polls must not keep the breaker of a bus open, nor
+        take its probes from those who have something to do.
+        """
+        clock, rest_after_failure_s = self._daemon.clock, 0.0
         while wanting := [s for s in self._subscriptions.values() if s.device is device]:
             now_s = clock.monotonic_s()
             due = [s for s in wanting if now_s - s.looked_s >= s.interval_s]
             if due:
-                await self._look(device, due, now_s)
+                answered = await self._look(device, due, now_s)
+                more_s = min(max(FIRST_REST_S, 2 * rest_after_failure_s), LONGEST_REST_S)
+                rest_after_failure_s = 0.0 if answered else more_s
             now_s = clock.monotonic_s()
             rest_s = min(s.looked_s + s.interval_s - now_s for s in wanting)
-            await clock.sleep(max(rest_s, 0.001))
+            await clock.sleep(max(rest_s, rest_after_failure_s, 0.001))
 
-    async def _look(self, device: Device, due: list[Subscription], now_s: float) -> None:
-        """One look for all who are due: each register once."""
+    async def _look(self, device: Device, due: list[Subscription], now_s: float) -> bool:
+        """One look for all who are due: each register once; whether the device answered."""
         for subscription in due:
             subscription.looked_s = now_s
+        due = [s for s in due if self._still_allowed(s, device)]
         registers = {name: r for s in due for name, r in s.registers.items()}
+        if not registers:
+            return True
         try:
             values, _, known = await understood(device, list(registers.values()), [])
         except DomainError as error:
@@ -153,11 +165,23 @@ class Events:
                 if not subscription.failed:
                     subscription.failed = True
                     self._tell(subscription, "error", device=device.name, error=error.as_object())
-            return
+            return False
         for subscription in due:
             subscription.failed = False
             shown = {n: shown_value(device.name, r, values[n], None, known) for n, r in subscription.registers.items()}
             self._changes(subscription, values, shown)
+        return True
+
+    def _still_allowed(self, subscription: Subscription, device: Device) -> bool:
+        """Whether policy still lets a subscriber see it; the board may have been read again."""
+        try:
+            for register in subscription.registers.values():
+                check_use(self._daemon.board.policy, subscription.caller, Touch(device, register, "read"))
+        except DomainError as error:
+            self._tell(subscription, "error", device=device.name, error=error.as_object())
+            self._subscriptions.pop(subscription.number, None)
+            return False
+        return True
 
     def _changes(self, subscription: Subscription, values: dict[str, int], shown: dict[str, dict[str, Any]]) -> None:
         when = subscription.when
@@ -210,6 +234,15 @@ def _met(when: When, shown: dict[str, Any]) -> bool:
     number = shown.get("value")
     held = float(number) if isinstance(number, int | float) else float(int(shown["raw"], 16))
     return (when.above is None or held > when.above) and (when.below is None or held < when.below)
+
+
+def _check_threshold(when: When | None, registers: dict[str, Register]) -> None:
+    """A threshold is of a number."""
+    if when is None or (when.above is None and when.below is None):
+        return
+    register = registers[when.register.partition(".")[2]]
+    if register.quantity.encoding in (Encoding.BYTES, Encoding.TEXT):
+        raise invalid("$.when.register", "a register with a number, for `above` and `below`", when.register)
 
 
 def _check_poll(device: Device, register: Register) -> None:

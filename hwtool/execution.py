@@ -17,15 +17,24 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from hwtool import permission
-from hwtool.admission import Request, alarms_of, check_seen, check_stopped, check_time
+from hwtool.admission import (
+    Request,
+    alarms_of,
+    check_policy,
+    check_seen,
+    check_stopped,
+    check_time,
+    check_verified,
+)
 from hwtool.aftermath import Aftermath, check_rate
-from hwtool.budget import check_left
+from hwtool.budget import approval_of, check_left
 from hwtool.carry_out import Finished, carry_out
 from hwtool.devices import Device, stale
 from hwtool.dispatch import Intent
 from hwtool.generation import refresh_boot
 from hwtool.outcome import Verdict
 from hwtool.pending import no_longer_granted
+from hwtool.policy import is_direct
 from hwtool.prepare import Prepared, prepare, prepare_safe_state
 from hwtool.recovery import settlement
 from hwtool.rehearsal import plan_digest
@@ -89,13 +98,12 @@ class Execution:
         device.worker.check()
         device.worker.admit()
         await device.worker.present()
-        boot = await refresh_boot(daemon, device)
-        check_seen(request)  # it may have restarted while this waited
-        ended = None if row is None else await no_longer_granted(daemon, row)
-        if ended is not None:
-            return ended
-        prepared = await prepare(resolved)
-        prepared.boot = boot
+        await self._check_reloaded(request, resolved, row, part)
+        prepared = await device.again(
+            partial(self._prepared, request, resolved, row), partial(self._must_stop, request, device)
+        )
+        if isinstance(prepared, Result):
+            return prepared
         if row is not None:
             check_shown(row, plan_digest([prepared]))
         try:
@@ -108,6 +116,44 @@ class Execution:
             return await self._dispatch(request, prepared, op_id, part)
         finally:
             device.home_moved()
+
+    async def _prepared(self, request: Request, resolved: Resolved, row: OpRow | None) -> Prepared | Result:
+        """Preparation as a whole, which may be done again; the answer of a request whose grant is void by now."""
+        boot = await refresh_boot(self._daemon, resolved.device)
+        check_seen(request)  # it may have restarted while this waited
+        ended = None if row is None else await no_longer_granted(self._daemon, row)
+        if ended is not None:
+            return ended
+        prepared = await prepare(resolved)
+        prepared.boot = boot
+        return prepared
+
+    def _must_stop(self, request: Request, device: Device) -> bool:
+        """Whether a preparation must not be tried again."""
+        try:
+            check_stopped(self._daemon, request, (device,))
+            check_time(self._daemon, request, after_intent=False)
+        except DomainError:
+            return True
+        return False
+
+    async def _check_reloaded(self, request: Request, resolved: Resolved, row: OpRow | None, part: Part | None) -> None:
+        """What was queued before the board was read again keeps to what it says now.
+
+        Raises:
+            DomainError: denied, refused, rate_limited; or unavailable: a person must agree by now. The key is unused.
+        """
+        daemon = self._daemon
+        if request.board is daemon.board or request.safe:
+            return
+        check_policy(daemon, request)
+        check_verified(request, (resolved.device,))
+        if row is not None or part is not None or is_direct(daemon.board.approval_mode, request.caller):
+            return
+        needed = await approval_of(daemon, request, resolved)
+        if needed:
+            message = f"the board was read again, and now {resolved.name()} needs approval ({'; '.join(needed)})"
+            raise DomainError(Code.UNAVAILABLE, message, reason="reloaded", retry_after_ms=1)
 
     async def _check_policy(self, request: Request, prepared: Prepared, row: OpRow | None, part: Part | None) -> None:
         """What policy says of what is only known here: whole values, and what others have used up meanwhile.

@@ -15,6 +15,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +26,9 @@ from hwtool_contracts.errors import DomainError
 from hwtool_store import audit
 from hwtool_store.audit import ChainRow
 
-POSITION: Final = "position"
-OF_THE_DAEMON: Final = "_daemon"  # no device can be called so: names begin with a letter, a digit or a dash
+POSITION: Final = ".position"  # no device can be called so, nor as the next: names are of a-z 0-9 _ -
+OF_THE_DAEMON: Final = "+daemon"
+MEMBERS: Final = frozenset({"seq", "op", "epoch", "at", "prev", "hash", "body"})
 ROWS_A_POSITION: Final = 1000
 RETRY_S: Final = 5.0
 MARKDOWN: Final = str.maketrans({c: "\\" + c for c in "\\`*_[]<>#|"})
@@ -64,7 +66,7 @@ class JournalFiles:
             recorded = self._daemon.recorded
             try:
                 if not self._begun:
-                    self._begin()
+                    await asyncio.to_thread(self._begin)  # reads every file: the daemon must not wait for it
                 if not await self._page():
                     await recorded.wait()
             except OSError as error:
@@ -102,7 +104,9 @@ class JournalFiles:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._open.clear()
         try:
-            self._seq = int((self._directory / POSITION).read_text(encoding="ascii"))
+            store, seq = (self._directory / POSITION).read_text(encoding="ascii").split()
+            known = store == str(self._daemon.store.store_id) and int(seq) <= self._daemon.store.seq
+            self._seq = int(seq) if known else 0  # of another store, or of one that was set back since
         except (OSError, ValueError):
             self._seq = 0
         for place in sorted(self._directory.iterdir()):
@@ -119,11 +123,14 @@ class JournalFiles:
                 dropped = True
             elif not dropped or "sealed" not in told:
                 kept.append(line)
-        if dropped:
-            rows = [r for r in kept if "sealed" not in (_parsed(r) or {})]
+        readable = file.with_suffix(".md")
+        rows = [r for r in kept if "sealed" not in (_parsed(r) or {})]
+        if not rows:  # else what comes would be taken for later than its day
+            file.unlink()
+            readable.unlink(missing_ok=True)
+        elif dropped:
             file.chmod(0o600)
             _replace(file, b"".join(rows))
-            readable = file.with_suffix(".md")
             if readable.exists():
                 readable.chmod(0o600)
             text = _heading(device, file.stem) + "".join(_readable(_parsed(r) or {}) for r in rows)
@@ -135,6 +142,7 @@ class JournalFiles:
         if files is None or day > files.day:
             if files is not None:
                 self._seal(files)
+                self._since_position += ROWS_A_POSITION  # a crash must not have to make the days before again
             files = self._files(device, day)
         told = line_of(row)
         with files.lines.open("ab") as lines:
@@ -163,13 +171,15 @@ class JournalFiles:
 
     def _seal(self, files: _Open) -> None:
         """The day is over: say what the file holds, and let nobody write to it."""
-        rows = [_parsed(line) or {} for line in files.lines.read_bytes().splitlines()]
+        parsed = (_parsed(line) for line in files.lines.read_bytes().splitlines())
+        rows = [told for told in parsed if told is not None]  # a spoilt line is for `verify` to tell
         if not rows or "sealed" in rows[-1]:
             return
         seal = {"rows": len(rows), "first": rows[0]["seq"], "last": rows[-1]["seq"], "hash": rows[-1]["hash"]}
         with files.lines.open("ab") as lines:
             lines.write(json.dumps({"sealed": seal}, separators=(",", ":")).encode() + b"\n")
         for file in (files.lines, files.readable):
+            _sync(file)
             file.chmod(0o440)
 
     def _keep_position(self) -> None:
@@ -177,7 +187,9 @@ class JournalFiles:
         for files in self._open.values():
             for file in (files.lines, files.readable):
                 _sync(file)
-        _replace(self._directory / POSITION, str(self._seq).encode())
+            _sync(files.lines.parent)
+        _sync(self._directory)
+        _replace(self._directory / POSITION, f"{self._daemon.store.store_id} {self._seq}".encode())
         self._since_position = 0
 
 
@@ -214,9 +226,14 @@ def _readable(told: dict[str, Any]) -> str:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         told = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) and ("sealed" in told or isinstance(told.get("seq"), int)) else None
+    if not isinstance(told, dict):
+        return None
+    if "sealed" in told:
+        return told if isinstance(told["sealed"], dict) and len(told) == 1 else None
+    seq = told.get("seq")
+    return told if isinstance(seq, int) and not isinstance(seq, bool) and 0 < seq < 1 << 63 else None
 
 
 def _replace(file: Path, data: bytes) -> None:
@@ -238,36 +255,45 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def faults_of(paths: list[Path]) -> tuple[int, list[str]]:
+def faults_of(paths: list[Path], *, whole: bool = True) -> tuple[int, list[str]]:
     """How many rows some files hold, and everything about them that does not fit; needs neither daemon nor store.
 
     Each row's hash is made anew; rows that follow each other must name each other's hash; the sequences of all files
-    together must have no gap; a sealed file must hold what its seal says.
+    together must have no gap, where they are all (`whole`); a sealed file must hold what its seal says and nothing
+    after it. That the newest rows were cut off, only the store can tell.
     """
     faults: list[str] = []
     known: dict[int, tuple[str, str]] = {}
     for path in paths:
         rows = 0
-        last = 0
+        first = last = 0
+        digest = ""
+        sealed = False
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             told = _parsed(line)
             if told is None:
                 faults.append(f"{path}:{number}: not a line of the journal")
-            elif "sealed" in told:
-                seal = told["sealed"]
-                if (seal.get("rows"), seal.get("last")) != (rows, last):
-                    faults.append(f"{path}:{number}: the seal tells {seal.get('rows')} row(s), {rows} are there")
+                continue
+            if sealed:
+                faults.append(f"{path}:{number}: a line behind the seal")
+            if "sealed" in told:
+                sealed = True
+                if told["sealed"] != {"rows": rows, "first": first, "last": last, "hash": digest}:
+                    wrong = f"the seal tells {told['sealed'].get('rows')} row(s), {rows} are there"
+                    faults.append(f"{path}:{number}: {wrong}, or others than it names")
             else:
                 rows += 1
                 faults += [f"{path}:{number}: {why}" for why in _faults_of_row(told, last, known)]
-                last = told["seq"]
+                if whole and path.parent.name not in devices_of(told["body"] if isinstance(told["body"], dict) else {}):
+                    faults.append(f"{path}:{number}: row {told['seq']} is of another device")
+                first, last, digest = first or told["seq"], told["seq"], told.get("hash", "")
     for seq in sorted(known):
         before = known.get(seq - 1)
         if before is not None and known[seq][0] != before[1]:
             faults.append(f"row {seq} does not follow row {seq - 1}")
-    missing = sorted(set(range(min(known), max(known))) - known.keys()) if known else []
-    if missing:
-        faults.append(f"{len(missing)} row(s) are missing, the first is {missing[0]}")
+    gaps = [(one + 1, other - one - 1) for one, other in pairwise(sorted(known)) if other - one > 1]
+    if gaps and whole:
+        faults.append(f"{sum(count for _, count in gaps)} row(s) are missing, the first is {gaps[0][0]}")
     return len(known), faults
 
 
@@ -275,8 +301,11 @@ def _faults_of_row(told: dict[str, Any], last: int, known: dict[int, tuple[str, 
     try:
         seq, prev, shown = int(told["seq"]), str(told["prev"]), str(told["hash"])
         made = audit.row_hash(bytes.fromhex(prev), seq, told["op"], int(told["epoch"]), audit.text_of(told["body"]))
-    except (KeyError, TypeError, ValueError):
+        at = rfc3339(int(told["body"].get("at_ns", 0)))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return ["a row without its members"]
+    if told.keys() != MEMBERS or told["at"] != at:
+        return [f"row {seq} says what its hash does not cover"]
     found = [] if made.hex() == shown else [f"row {seq} is not what its hash was made of"]
     found += [f"row {seq} stands behind row {last}"] if seq <= last else []
     if known.setdefault(seq, (prev, shown)) != (prev, shown):

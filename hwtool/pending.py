@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from hwtool.answers import row_name
+from hwtool.policy import may_approve
 from hwtool.results import failed, from_row, to_row
 from hwtool.state import Daemon
 from hwtool.steps import contract_hash_of
@@ -48,7 +49,12 @@ def void_of(daemon: Daemon, row: OpRow, grant: Grant) -> str | None:
         return "the host was restarted since the approval"
     if daemon.clock.boottime_ns() > grant.expires_boottime_ns:
         return "the approval was not used in time"
-    devices = daemon.devices_of(row)
+    devices, board = daemon.devices_of(row), daemon.board
+    simulated = bool(devices) and all(d.simulated for d in devices)
+    uids = [int(principal.partition(":")[2]) for principal in (grant.approver, row.principal)]
+    why_not = may_approve(board.approval_mode, uids[0], uids[1], simulated, board.self_approval_on_hardware)
+    if why_not is not None:
+        return f"the board was read again since the approval: {why_not}"
     if devices and row.contract_hash != contract_hash_of(devices):
         return "the contract was changed since the request"
     known = row.request.get("generations") or {d.name: row.device_gen for d in devices}

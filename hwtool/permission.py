@@ -47,13 +47,13 @@ class Touch:
 
 @dataclass
 class Rates:
-    """When callers began operations under rules that limit how many a minute."""
+    """When callers began operations under rules that limit how many a minute; a rule is what it says, not its place."""
 
-    _begun_s: dict[tuple[str, int], deque[float]] = field(default_factory=lambda: defaultdict(deque))
+    _begun_s: dict[tuple[str, Rule], deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def rest_s(self, principal: str, rule: Rule, now_s: float, wanted: int) -> float:
         """How long until `wanted` more may begin, of which a minute can have so many; 0: at once."""
-        begun = self._begun_s[principal, rule.number]
+        begun = self._begun_s[principal, replace(rule, number=0)]
         while begun and now_s - begun[0] >= RATE_WINDOW_S:
             begun.popleft()
         over = len(begun) + wanted - (rule.rate_per_min or 0)
@@ -61,7 +61,7 @@ class Rates:
 
     def note(self, principal: str, rule: Rule, now_s: float) -> None:
         """One has begun."""
-        self._begun_s[principal, rule.number].append(now_s)
+        self._begun_s[principal, replace(rule, number=0)].append(now_s)
 
 
 def deciding(rules: Iterable[Rule], caller: Caller, device: str, register: str) -> Rule | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from hwtool.devices import Device
 from hwtool.journal import REDACTED
@@ -32,11 +33,12 @@ async def read(daemon: Daemon, caller: Caller, params: ReadParams) -> Result:
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     device.check_seen(params.generation, params.contract_digest)
     if params.deadline_ms is None:
-        values, transfers, known = await understood(device, registers, groups)
+        values, transfers, known = await understood(device, registers, groups, _stop(daemon, device, None))
     else:
         # the deadline ends the waiting, never a transfer: a read that is given up half way would leave its reply on the
         # line for the next one, and its bank selected
-        task = daemon.keep(understood(device, registers, groups))
+        until_s = daemon.clock.monotonic_s() + params.deadline_ms / 1000
+        task = daemon.keep(understood(device, registers, groups, _stop(daemon, device, until_s)))
         done, _ = await asyncio.wait({task}, timeout=params.deadline_ms / 1000)
         if not done:
             message = f"{device.name} was not read within {params.deadline_ms} ms"
@@ -45,23 +47,38 @@ async def read(daemon: Daemon, caller: Caller, params: ReadParams) -> Result:
     return daemon.dressed(_result(device, wanted, values, transfers, known), device)
 
 
+def _stop(daemon: Daemon, device: Device, until_s: float | None) -> Callable[[], bool]:
+    """Whether a read must not be tried again: its caller has gone, a safe state wants the bus, the daemon stops."""
+    alarms = device.lock.alarms
+
+    def stop() -> bool:
+        late = until_s is not None and daemon.clock.monotonic_s() >= until_s
+        return late or daemon.stopping or device.lock.alarms != alarms
+
+    return stop
+
+
 async def understood(
-    device: Device, registers: list[Register], groups: list[Group]
+    device: Device, registers: list[Register], groups: list[Group], stop: Callable[[], bool] | None = None
 ) -> tuple[dict[str, int], int, dict[str, int]]:
     """As `values_of`, with what other registers say of how the values are to be understood.
 
     Raises:
         DomainError: as `values_of`.
     """
-    values, transfers = await values_of(device, registers, groups)
+    values, transfers = await values_of(device, registers, groups, stop)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     before = device.worker.sent
     known = await looked_up(device, wanted)
     return values, transfers + device.worker.sent - before, known
 
 
-async def values_of(device: Device, registers: list[Register], groups: list[Group]) -> tuple[dict[str, int], int]:
+async def values_of(
+    device: Device, registers: list[Register], groups: list[Group], stop: Callable[[], bool] | None = None
+) -> tuple[dict[str, int], int]:
     """The values of clean registers and groups, and the transfers they took.
+
+    `stop`: given, a read whose answer is lost is sent again as the board says, unless it must not be; None: never.
 
     Raises:
         DomainError: refused (a gate, an assumption), unavailable, bus_fault or timeout.
@@ -71,12 +88,16 @@ async def values_of(device: Device, registers: list[Register], groups: list[Grou
     await check_assumptions(device)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     await check_read_gates(device, wanted)
-    values, transfers = await device.read_many(registers) if registers else ({}, 0)
-    for group in groups:
-        found, more = await device.read_group(group)
-        values |= found
-        transfers += more
-    return values, transfers
+
+    async def once() -> tuple[dict[str, int], int]:
+        values, transfers = await device.read_many(registers) if registers else ({}, 0)
+        for group in groups:
+            found, more = await device.read_group(group)
+            values |= found
+            transfers += more
+        return values, transfers
+
+    return await once() if stop is None else await device.again(once, stop)
 
 
 def _result(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
-from hwtool.config import Board
+from hwtool.config import Board, DeviceSpec
 from hwtool.policy import Caller
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
@@ -51,6 +51,11 @@ async def reload(daemon: Daemon, caller: Caller, reread: Callable[[], Board] | N
     return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
 
 
+def _fixed(spec: DeviceSpec) -> DeviceSpec:
+    """A device without what may change while the daemon runs: all the rest must be the same."""
+    return replace(spec, identity=None, report_loss=False, safe_state=(), writes_per_day={}, refuse_unverified=False)
+
+
 def needs_restart(old: Board, new: Board) -> list[str]:
     """What of a board cannot be taken over while the daemon runs."""
     found = [] if old.metrics == new.metrics else ["metrics"]
@@ -62,8 +67,6 @@ def needs_restart(old: Board, new: Board) -> list[str]:
         if one is None or other is None:
             found.append(f"devices.{name}")
             continue
-        places = [(d.bus, d.address, d.part, d.contract.digest, d.restarts_with_host) for d in (one, other)]
-        owners = [{r.owner for r in d.contract.registers.values()} for d in (one, other)]
-        if places[0] != places[1] or owners[0] != owners[1]:
+        if _fixed(one) != _fixed(other):
             found.append(f"devices.{name}")
     return found

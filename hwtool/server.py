@@ -181,6 +181,7 @@ class Connection(asyncio.Protocol):
             return
         result = await self._server.engine.call(caller, method, params, (self, self._notify))
         if self._gone:
+            self._server.engine.events.drop(self)  # what it has subscribed to since it left
             self._server.undelivered(caller, method, result)
         else:
             self._send(_encode({"jsonrpc": "2.0", "id": number, "result": result}) + b"\n")
@@ -275,7 +276,7 @@ class Server:
             self.directory.mkdir(mode=0o755 if self.system_install else 0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ServeError(f"the socket directory {self.directory} cannot be made: {error.strerror}") from error
-        passed = activated()
+        passed = activated(self.system_install)
         roles: tuple[Role, ...] = ("agent", "operator")
         for role in roles:
             if passed:
@@ -297,7 +298,7 @@ class Server:
             daemon = self.engine.daemon
             body = daemon.body("undelivered", caller, None, method=method, key=result.key)
             op_id = result.id
-            daemon.store.submit(lambda conn: operations.note(conn, body, op_id))
+            daemon.record(lambda conn: operations.note(conn, body, op_id))
 
     async def close(self) -> None:
         """Listen no more, answer what was asked, hang up."""
@@ -314,7 +315,7 @@ class Server:
             path.unlink(missing_ok=True)
 
 
-def activated() -> dict[Role, socket.socket]:
+def activated(system_install: bool) -> dict[Role, socket.socket]:
     """The sockets that a service manager has passed (LISTEN_FDS), by role; their file belongs to it.
 
     Which is which is told by its name (LISTEN_FDNAMES), else by the file it is bound to.
@@ -337,15 +338,32 @@ def activated() -> dict[Role, socket.socket]:
             ) from error
         passed.set_inheritable(False)
         passed.setblocking(False)
+        _check_passed(passed, system_install)
         name = names[index] if index < len(names) else ""
         bound = str(passed.getsockname()) if passed.family == socket.AF_UNIX else ""
         for role in ("agent", "operator"):
             if name in (role, f"{role}.sock") or Path(bound).name == f"{role}.sock":
+                if role in found:
+                    raise ServeError(f"the service manager passed two sockets for {role}s: one, please")
                 found[role] = passed
                 break
         else:
             raise ServeError(f"the service manager passed a socket that is nobody's ({name or bound}): {SOCKETS_HINT}")
     return found
+
+
+def _check_passed(passed: socket.socket, system_install: bool) -> None:
+    """A passed socket must be one that this daemon would make: local, of lines, and shut to strangers.
+
+    Raises:
+        ServeError: it is not.
+    """
+    listening = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM or not listening:
+        raise ServeError("the service manager passed a socket that is no listening local stream: ListenStream=/a/path")
+    path = Path(str(passed.getsockname()))
+    if not system_install and path.exists() and path.stat().st_mode & 0o002:  # nobody's groups are asked for there
+        raise ServeError(f"{path}: everybody may write to it, and anybody would be served: SocketMode=0660 or less")
 
 
 def _count(text: str) -> int:

@@ -162,7 +162,10 @@ async def dump(daemon: Daemon, caller: Caller, params: DumpParams) -> Result:
             for name, wanted in picture.items()
             if name in made.values and (register := chosen[name]) and wanted != made.values[name]
         ]
-        result.summary = f"{device.name}: {len(result.differences)} of {len(picture)} register(s) differ"
+        missed = [name for name in picture if name not in made.values]
+        told = f", {len(missed)} could not be compared" if missed else ""
+        result.summary = f"{device.name}: {len(result.differences)} of {len(picture)} register(s) differ{told}"
+        result.warnings += [f"incomplete: {device.name}.{name}: {made.left_out.get(name)}" for name in missed]
     return daemon.dressed(result, device)
 
 

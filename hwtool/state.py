@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -107,8 +108,7 @@ class Daemon:
             raise DomainError(Code.STORE_FAILED, detail, detail=str(error)) from error
         finally:
             if self.store.seq != before:
-                self.recorded.set()
-                self.recorded = asyncio.Event()
+                self._grown()
 
     def devices_of(self, row: OpRow) -> tuple[Device, ...]:
         """The devices of a row that are on the board, in the order of their loci."""
@@ -186,7 +186,21 @@ class Daemon:
         self._flush = None
         bodies, self._refused, self._counted = self._refused, [], {}
         if bodies:
-            self.store.submit(lambda conn: [operations.note(conn, body) for body in bodies])
+            self.record(lambda conn: [operations.note(conn, body) for body in bodies])
+
+    def record(self, job: Callable[[Connection], object]) -> None:
+        """Have something recorded that nobody waits for; who follows the journal is told when it is."""
+        loop = asyncio.get_running_loop()
+
+        def told(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody follows any more
+                loop.call_soon_threadsafe(self._grown)
+
+        self.store.submit(job).add_done_callback(told)
+
+    def _grown(self) -> None:
+        self.recorded.set()
+        self.recorded = asyncio.Event()
 
 
 def arguments(resolved: Resolved | ResolvedSequence) -> dict[str, Any]:

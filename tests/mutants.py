@@ -48,6 +48,7 @@ PERMISSION = "tests/hwtool/test_permission.py::"
 IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
+IN_OPERATION = "tests/hwtool/test_found_in_operation.py::"
 MODES = "tests/hwtool/test_modes.py::"
 PLANTED = (
     "tests/hwtool/test_planted_secrets.py::"
@@ -834,6 +835,62 @@ MUTANTS = [
         '        if not mine:\n',
         '        if False:\n',
         PLANTED,
+    ),
+    Mutant(
+        "what was queued before a reload keeps to the new board",
+        "hwtool/execution.py",
+        '        check_policy(daemon, request)\n        check_verified(request, (resolved.device,))\n',
+        '',
+        IN_OPERATION + "test_reload_when_a_request_is_queued_then_it_keeps_to_what_the_board_says_now",
+    ),
+    Mutant(
+        "a grant is worth what the approval mode says now",
+        "hwtool/pending.py",
+        '    if why_not is not None:\n',
+        '    if False:\n',
+        IN_OPERATION + "test_reload_when_the_approval_mode_is_stricter_then_a_grant_of_ones_own_is_void",
+    ),
+    Mutant(
+        "a subscription ends when its registers may not be read any more",
+        "hwtool/events.py",
+        '        due = [s for s in due if self._still_allowed(s, device)]\n',
+        '',
+        IN_OPERATION + "test_reload_when_a_read_is_forbidden_then_its_subscription_ends_and_says_so",
+    ),
+    Mutant(
+        "a preparation is not tried again before a safe state",
+        "hwtool/execution.py",
+        'partial(self._must_stop, request, device)',
+        'lambda: False',
+        IN_OPERATION + "test_preparation_when_a_safe_state_is_asked_for_then_not_tried_again",
+    ),
+    Mutant(
+        "polls of a dead device leave its bus to others",
+        "hwtool/events.py",
+        'max(rest_s, rest_after_failure_s, 0.001)',
+        'max(rest_s, 0.001)',
+        IN_OPERATION + "test_poll_when_its_device_is_dead_then_others_on_the_bus_are_served",
+    ),
+    Mutant(
+        "a row of the journal says no more than its hash covers",
+        "hwtool/journal_files.py",
+        '    if told.keys() != MEMBERS or told["at"] != at:',
+        '    if False:',
+        IN_OPERATION + "test_verify_when_a_row_is_spoilt_then_told",
+    ),
+    Mutant(
+        "nothing stands behind the seal of a day",
+        "hwtool/journal_files.py",
+        '            if sealed:\n',
+        '            if False:\n',
+        IN_OPERATION + "test_verify_when_something_stands_behind_the_seal_or_in_the_wrong_folder_then_told",
+    ),
+    Mutant(
+        "a socket that everybody may write to is not served",
+        "hwtool/server.py",
+        '.st_mode & 0o002:',
+        '.st_mode & 0:',
+        "tests/surface/test_found_in_verbs.py::test_sockets_when_passed_open_deaf_or_twice_then_one_clear_sentence",
     ),
 ]  # fmt: skip
 

@@ -120,6 +120,9 @@ class Table:
         if value is not None and not value.strip():
             self.fault(key, "empty string", repr(value), "some text")
             return None
+        if value is not None and "\0" in value:
+            self.fault(key, "a zero in a text", repr(value), "text without it")
+            return None
         return value
 
     def integer(

@@ -52,7 +52,15 @@ def journal(
         result = client.ask("journal.read", {k: v for k, v in params.items() if v is not None})
         if not follow or result["status"] == "failed":
             finish(result, as_json, show_entries)
-        _follow(client, result["entries"], device, as_json)
+        entries = result["entries"]
+        while result["cursor"] is not None:  # all that is between --since and now
+            result = client.ask(
+                "journal.read", {"limit": limit, "cursor": result["cursor"]} | ({"device": device} if device else {})
+            )
+            if result["status"] == "failed":
+                finish(result, as_json)
+            entries += result["entries"]
+        _follow(client, entries, device, as_json)
 
 
 @journal.command("verify")
@@ -62,8 +70,10 @@ def verify(paths: tuple[str, ...]) -> None:
     from hwtool.journal_files import faults_of  # only here: the other verbs start without the store
 
     files = [f for p in map(Path, paths) for f in (sorted(p.rglob("*.jsonl")) if p.is_dir() else [p])]
+    if not files:
+        usage(f"no journal file is in {', '.join(paths)}: the store's folder `journal` has them")
     try:
-        rows, faults = faults_of(files)
+        rows, faults = faults_of(files, whole=all(Path(p).is_dir() for p in paths))
     except OSError as error:
         usage(f"{error.filename}: {error.strerror}")
     for fault in faults:

@@ -71,7 +71,9 @@ def approvals(watch: bool, socket_: str | None, as_json: bool) -> None:
 
     with link(socket_, "operator") as client:
         if watch:
-            client.ask("events.subscribe", {"kinds": ["op"]})
+            subscribed = client.ask("events.subscribe", {"kinds": ["op"]})
+            if subscribed["status"] == "failed":
+                finish(subscribed, as_json)
         listed = client.ask("approval.list")
         if not watch or listed["status"] == "failed":
             finish(listed, as_json, show)

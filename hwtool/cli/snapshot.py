@@ -80,6 +80,11 @@ def picture_of(file: str) -> dict[str, Any]:
     values = told.get("values")
     if not isinstance(told.get("device"), str) or not isinstance(values, dict) or not values:
         usage(f"{file} is no dump: it has no device and [values]; hwtool dump DEVICE -o FILE makes one")
+    for key in HEAD:
+        if key in told and not isinstance(told[key], str | int):
+            usage(f"{file}: {key} is no text")
+    if not isinstance(told.get("contract", ""), str):
+        usage(f"{file}: contract is no name")
     unknown = sorted(set(told) - {*HEAD, "values"})
     if unknown:
         usage(f"{file}: {unknown[0]} is nothing that a dump has")
@@ -111,7 +116,7 @@ def diff(
         click.echo(json.dumps(told))
     else:
         _show(told)
-    sys.exit(1 if exit_code and told["differences"] else 0)
+    sys.exit(1 if told["left_out"] or (exit_code and told["differences"]) else 0)
 
 
 def _compared(client: Client, picture: dict[str, Any], device: str, as_json: bool) -> dict[str, Any]:
@@ -131,7 +136,9 @@ def _show(told: dict[str, Any]) -> None:
             click.echo(f"  {name}: {old['raw']}{number(old)} -> {new['raw']}{number(new)}")
     for left in told["left_out"]:
         click.echo(f"  not compared: {left['register']}: {left['why']}", err=True)
-    if not told["differences"]:
+    if told["left_out"]:
+        click.echo(f"{len(told['left_out'])} register(s) could not be compared", err=True)
+    elif not told["differences"]:
         click.echo("no difference", err=True)
 
 
@@ -177,6 +184,8 @@ def _shown(device: str, name: str, raw: int | str | None, registers: Any) -> dic
     register = registers.get(name)
     if register is None:
         return {"raw": hex(value)}
+    if not 0 <= value < 1 << register.width_bits:
+        usage(f"values.{name} is {raw}: the register has {register.width_bits} bits")
     from hwtool.results import shown_value
 
     return shown_value(device, register, value)
@@ -222,9 +231,16 @@ def apply(
         for one in told["differences"]:
             if not one["apply"]:
                 click.echo(f"hwtool: left as it is: {one['register']}: {one['why']}", err=True)
+        if told["left_out"]:
+            complain(
+                "nothing was written: what the device holds is not known everywhere; cut the file, or mend that", 1
+            )
         if not steps:
-            click.echo("hwtool: nothing to write", err=True)
-            sys.exit(0)
+            kept = [one for one in told["differences"] if not one["apply"]]
+            if as_json:
+                click.echo(json.dumps(told))
+            click.echo("hwtool: nothing to write" + (f"; {len(kept)} differ and stay" if kept else ""), err=True)
+            sys.exit(1 if kept else 0)
         if len(steps) > MOST_STEPS:
             usage(f"{len(steps)} registers differ; a sequence has at most {MOST_STEPS} steps: cut the file")
         params = {"steps": steps} | ({"reason": reason} if reason is not None else {})

@@ -126,14 +126,14 @@ class FakeClock(Clock):
         self.mono += seconds
         self.wall += round(seconds * 1e9)
         self.boot += round(seconds * 1e9)
-        self._moved.set()
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()  # for everybody who sleeps
 
     async def sleep(self, seconds: float) -> None:
         until = self.mono + seconds
         if not self.held:
             self.advance(seconds)
         while self.mono < until:
-            self._moved = asyncio.Event()
             await self._moved.wait()
         await asyncio.sleep(0)
 

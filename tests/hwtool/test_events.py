@@ -174,7 +174,7 @@ def test_registers_when_the_device_does_not_answer_then_told_once_and_again_when
         lab.fault(FaultKind.NACK, access="read", times=3)
         await pass_time(lab, 0.4)
         lab.chip().values["A"] = 1
-        await pass_time(lab, 3.0)
+        await pass_time(lab, 8.0)  # after a second, two and four
         assert [e["kind"] for e in ears.heard] == ["value", "error", "value"]
         assert ears.heard[1]["error"]["code"] == "bus_fault"
 

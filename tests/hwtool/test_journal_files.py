@@ -26,6 +26,11 @@ async def write(lab: Lab, value: int, key: str, register: str = "A") -> None:
     assert (await lab.operator("reg.write", register=f"toy.{register}", value=value, key=key)).ok
 
 
+def rendering(directory: Path) -> dict[Path, bytes]:
+    """Everything that is rendered."""
+    return {f: f.read_bytes() for f in directory.rglob("*.*") if f.suffix in (".jsonl", ".md")}
+
+
 def files(directory: Path) -> list[Path]:
     return sorted(directory.rglob("*.jsonl"))
 
@@ -47,12 +52,12 @@ def test_files_when_something_happened_then_each_row_with_its_hash_and_a_line_to
         made = await rendered(lab, tmp_path / "j")
         told = lines(tmp_path / "j")
         assert [line["body"]["what"] for line in told] == ["intent", "outcome"]
-        assert [line["body"]["what"] for line in lines(tmp_path / "j", "_daemon")] == ["freeze"]
+        assert [line["body"]["what"] for line in lines(tmp_path / "j", "+daemon")] == ["freeze"]
         (readable,) = (tmp_path / "j" / "toy").glob("*.md")
         text = readable.read_text()
         assert text.startswith("# toy, 2023-11-14 (UTC)\n\n- ")
         assert text.count("\n- ") == 2
-        (frozen,) = (tmp_path / "j" / "_daemon").glob("*.md")
+        (frozen,) = (tmp_path / "j" / "+daemon").glob("*.md")
         assert "look \\| here \\`now\\`" in frozen.read_text()
         assert made.rows == {"intent": 1, "outcome": 1, "freeze": 1}
         assert faults_of(files(tmp_path / "j")) == (3, [])
@@ -94,14 +99,15 @@ def test_files_when_a_crash_took_what_was_not_synced_then_made_again_the_same(pl
         made = JournalFiles(lab.daemon, tmp_path / "j")
         made._begin()
         await made._page()  # rendered, and the position not kept: as a kill leaves it
-        whole = {f: f.read_bytes() for f in (tmp_path / "j").rglob("*.*")}
+        whole = rendering(tmp_path / "j")
+        position = (tmp_path / "j" / ".position").read_bytes()
         (lines_file,) = files(tmp_path / "j")
         torn = lines_file.read_bytes()
         for kept in (torn[:-1], torn[:-40], torn + b'{"seq": 99', torn[: torn.rindex(b"\n", 0, -1) + 1]):
             lines_file.write_bytes(kept)
             await rendered(lab, tmp_path / "j")
-            assert {f: f.read_bytes() for f in (tmp_path / "j").rglob("*.*")} == whole
-            (tmp_path / "j" / "position").write_text("2")
+            assert rendering(tmp_path / "j") == whole
+            (tmp_path / "j" / ".position").write_bytes(position)
 
     play(life, toy_board(tmp_path, *PARTS))
 

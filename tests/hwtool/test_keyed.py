@@ -1460,7 +1460,7 @@ def test_refusal_when_the_engine_is_asked_for_a_request_without_resolution_then_
 
         params = WriteParams(register="toy.R", value=1, key=KEY)
         with pytest.raises(DomainError) as raised:
-            understood(Request(AGENT, params, None, None, None, b"", None, (), 0))
+            understood(Request(AGENT, params, None, None, None, b"", None, (), 0, lab.daemon.board))
         assert raised.value.code is Code.INTERNAL
         assert isinstance(await lab.ask("describe"), Result)
 
