@@ -103,8 +103,18 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
     return sent
 
 
+async def dispatch_relock(intent: Intent, device: Device, plan: Plan) -> Dispatched:
+    """Send what locks a device again that a crash may have left unlocked; the journal has told of it before.
+
+    Raises:
+        SpentIntent: the intent was used before.
+    """
+    intent.spend()
+    return await _send(device, plan, {}, device.worker.returns)
+
+
 async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
-    """The transfers of a plan, each once, for the two functions above alone."""
+    """The transfers of a plan, each once, for the three functions above alone."""
     answers: list[bytes] = []
     warnings: list[str] = []
     consumed: dict[str, list[bytes]] = {}

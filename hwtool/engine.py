@@ -34,6 +34,7 @@ from hwtool.outcome import NeedsPerson
 from hwtool.policy import Caller
 from hwtool.recovery import orphans, run_rules
 from hwtool.reloading import reload
+from hwtool.relocking import relock
 from hwtool.results import failed
 from hwtool.runs import Runs
 from hwtool.state import Daemon
@@ -396,6 +397,7 @@ class Engine:
             await refresh_boot(daemon, device)
         for row in unknown:
             await self._try(row.op_id)
+        await relock(daemon, unknown)
 
 
 async def _check_kind(store: Store, board: Board) -> None:

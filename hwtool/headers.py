@@ -12,6 +12,7 @@ from typing import Any
 from hwtool.admission import Request
 from hwtool.journal import REDACTED
 from hwtool.outcome import StepOutcome, sequence_verdict
+from hwtool.relocking import relock_facts
 from hwtool.results import failed, to_row
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, Step, shown_steps
@@ -32,6 +33,7 @@ def header_op(
         "devices": [d.name for d in sequence.devices],
         "generations": {d.name: d.generation for d in sequence.devices},
         "steps": shown_steps(sequence),
+        "relock": relock_facts(sequence),
     }
     return NewOp(
         principal=request.caller.principal,

@@ -30,7 +30,7 @@ from hwtool.resolve import (
 )
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import ReadEffectfulParams, SequenceParams, StepParams, UpdateParams, WriteParams
-from hwtool_contracts.model import Group, Register
+from hwtool_contracts.model import Group, NamedSequence, Register
 from hwtool_contracts.named_steps import MEMBERS, TAKES
 
 TIMEOUT_MS: Final = 1000
@@ -84,6 +84,7 @@ class ResolvedSequence:
 
     steps: tuple[Step, ...]
     result: str | None = None
+    named: tuple[Device, NamedSequence] | None = None
     kind: Literal["sequence"] = "sequence"
 
     @property
@@ -128,9 +129,13 @@ def resolve_sequence(devices: Mapping[str, Device], params: SequenceParams) -> R
     Raises:
         DomainError: not_found, invalid_args or refused, with the step's number.
     """
-    given, result = (params.steps, None) if params.steps is not None else _named(devices, params)
+    named = None
+    if params.steps is not None:
+        given, result = params.steps, None
+    else:
+        given, result, named = _named(devices, params)
     steps = tuple(_numbered(devices, params, index, step) for index, step in enumerate(given))
-    sequence = ResolvedSequence(steps, result)
+    sequence = ResolvedSequence(steps, result, named)
     if not sequence.effectful:
         raise DomainError(
             Code.REFUSED,
@@ -148,8 +153,10 @@ def resolve_sequence(devices: Mapping[str, Device], params: SequenceParams) -> R
     return sequence
 
 
-def _named(devices: Mapping[str, Device], params: SequenceParams) -> tuple[list[StepParams], str | None]:
-    """The steps of a sequence that a contract has by name, with the caller's values in them, and its result.
+def _named(
+    devices: Mapping[str, Device], params: SequenceParams
+) -> tuple[list[StepParams], str | None, tuple[Device, NamedSequence]]:
+    """The steps of a sequence that a contract has by name, with the caller's values in them, its result, and itself.
 
     Raises:
         DomainError: not_found, or invalid_args where values are missing or too many.
@@ -184,7 +191,7 @@ def _named(devices: Mapping[str, Device], params: SequenceParams) -> tuple[list[
             told["fields"] = {field: filled(value) for field, value in told["fields"].items()}
         steps.append(msgspec.convert(told | {"register": f"{device.name}.{told['register']}"}, StepParams))
     result = None if sequence.result is None else f"{device.name}.{sequence.result}"
-    return steps, result
+    return steps, result, (device, sequence)
 
 
 def _numbered(devices: Mapping[str, Device], params: SequenceParams, index: int, step: StepParams) -> Step:

@@ -49,6 +49,7 @@ IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
 IN_OPERATION = "tests/hwtool/test_found_in_operation.py::"
+RELOCK = "tests/hwtool/test_relocking.py::"
 MODES = "tests/hwtool/test_modes.py::"
 PLANTED = (
     "tests/hwtool/test_planted_secrets.py::"
@@ -891,6 +892,20 @@ MUTANTS = [
         '.st_mode & 0o002:',
         '.st_mode & 0:',
         "tests/surface/test_found_in_verbs.py::test_sockets_when_passed_open_deaf_or_twice_then_one_clear_sentence",
+    ),
+    Mutant(
+        "a relock is not sent where nothing may be",
+        "hwtool/relocking.py",
+        '    why = _hindered(daemon, device)\n',
+        '    why = None\n',
+        RELOCK + "test_relock_when_nothing_may_be_sent_then_not_sent_and_the_journal_says_so",
+    ),
+    Mutant(
+        "a relock is a write that does no harm",
+        "contracts/hwtool_contracts/cross_check.py",
+        '        if judged.repeat is not When.YES:\n            self.fault(table, "register",',
+        '        if False:\n            self.fault(table, "register",',
+        RELOCK + "test_relock_when_it_might_do_harm_then_a_fault_of_the_contract",
     ),
 ]  # fmt: skip
 

@@ -6,9 +6,11 @@ import difflib
 from functools import partial
 from itertools import pairwise
 
-from hwtool_contracts.effects import ReadEffect, WriteEffect
+from hwtool_contracts.effects import ReadEffect, When, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
-from hwtool_contracts.model import Access, Contract, Field, NamedSequence, Owner, ReadSpec, Register, Space
+from hwtool_contracts.judge import Refused
+from hwtool_contracts.judge_write import judge_write
+from hwtool_contracts.model import Access, Contract, Field, NamedSequence, Owner, ReadSpec, Register, Relock, Space
 from hwtool_contracts.named_steps import check_steps
 from hwtool_contracts.places import cells, find_place, find_register, gate_of
 from hwtool_contracts.reach import check_reach
@@ -168,6 +170,26 @@ class _Check:
             self.fault(table, key, "no such sequence", name, known)
         elif not any(s.get("register") == register.name and s.get("do") in ("write", "update") for s in sequence.steps):
             self.fault(table, key, "the sequence does not write it", name, f"a step that writes {register.name}")
+
+    def relock(self, sequence: str, table: str, relock: Relock) -> None:
+        """It may be sent by itself, at any time and again: a plain store that needs nobody and wears nothing out."""
+        register = self.contract.registers.get(relock.register)
+        if register is None:
+            self.known(table, "register", relock.register)
+            return
+        judged = judge_write(self.contract, register, relock.value)
+        wanted = "a plain store of a volatile register that needs no bank, no gate and nobody's approval"
+        if isinstance(judged, Refused):
+            self.fault(table, "value", f"refused by rule {judged.rule}", hex(relock.value), wanted)
+            return
+        needs = [*judged.approval, *(f"gate {gate}" for gate in judged.gates), *judged.not_before]
+        needs += [f"sequence {name}" for name in judged.unlock if name != sequence]
+        needs += ["a bank"] if register.bank is not None else []
+        needs += ["what it restarts or moves"] if judged.resets or judged.readdresses else []
+        if judged.repeat is not When.YES:
+            self.fault(table, "register", f"{judged.effect}: sending it again is not harmless", register.name, wanted)
+        elif needs:
+            self.fault(table, "register", "it cannot be sent by itself", ", ".join(needs), wanted)
 
     def writable(self, table: str, key: str, name: str | None, beside: Register) -> None:
         if name is None:
@@ -343,6 +365,8 @@ class _Check:
         for name in sorted(used ^ set(sequence.params)):
             rule = "a parameter that no step uses" if name not in used else "a value that is no parameter"
             self.fault(table, "params", rule, name, "params = the names that steps have as $name")
+        for index, relock in enumerate(sequence.relock):
+            self.relock(sequence.name, f"{table}.relock[{index}]", relock)
         if sequence.result is not None and not any(
             s.get("register") == sequence.result and str(s.get("do")).startswith("read") for s in sequence.steps
         ):

@@ -343,6 +343,11 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "params": Key("texts", "names that steps have as $name"),
         "steps": Key("step[]", "what is done, in order", required=True),
         "result": Key("text", "register whose value is the answer"),
+        "relock": Key("relock[]", "writes that lock again what it unlocked, sent at the start after a crash in it"),
+    },
+    "relock": {
+        "register": Key("text", "where; its write is a plain store that does the same each time", required=True),
+        "value": Key("integer", "what, the whole raw value", required=True),
     },
     "step": {
         "do": Key("word", "what", ("read", "read_effectful", "write", "update", "wait_until", "expect"), required=True),

@@ -694,6 +694,18 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Relock:
+    """A write that locks again what a sequence unlocked; it does no harm at any time, and may be sent after a crash.
+
+    Attributes:
+        value: the whole raw value.
+    """
+
+    register: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class NamedSequence:
     """A sequence of steps that is run, and approved, by its name.
 
@@ -701,12 +713,14 @@ class NamedSequence:
         params: names that the caller gives values to; a step has them as `"$name"`.
         steps: members as in `sequence.run`, registers named as in this contract.
         result: register whose value is the answer; None: every value that was read is.
+        relock: what locks again what it unlocked, should the daemon have died in it.
     """
 
     name: str
     params: tuple[str, ...]
     steps: tuple[Mapping[str, Any], ...]
     result: str | None
+    relock: tuple[Relock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal, cast
 
-from hwtool_contracts.model import Assume, Bank, Group, Identity, NamedSequence, Param, Register, Selector
+from hwtool_contracts.model import Assume, Bank, Group, Identity, NamedSequence, Param, Register, Relock, Selector
 from hwtool_contracts.toml_reader import Table
 
 INDEX: Final = "@index"
@@ -191,6 +191,12 @@ def sequences(top: Table) -> dict[str, NamedSequence]:
         if not steps:
             table.fault("steps", "no step", None, "at least one { do, register, … }")
         params = table.strings("params") if "params" in table else ()
-        found[name] = NamedSequence(name, params, tuple(steps), table.text("result"))
+        relock = []
+        for inner in table.array("relock"):
+            register, value = inner.text("register", required=True), inner.integer("value", low=0, required=True)
+            inner.done()
+            if register is not None and value is not None:
+                relock.append(Relock(register, value))
+        found[name] = NamedSequence(name, params, tuple(steps), table.text("result"), tuple(relock))
         table.done()
     return found

@@ -394,5 +394,7 @@ class _Writer:
             lines += [f"[sequences.{key_of(sequence.name)}]", f"params = {value_of(sequence.params)}"]
             lines += ["steps = [", *(f"    {value_of(step)}," for step in sequence.steps), "]"]
             lines += [] if sequence.result is None else [f"result = {text_of(sequence.result)}"]
+            relock = [{"register": one.register, "value": Hex(one.value)} for one in sequence.relock]
+            lines += ["relock = [", *(f"    {value_of(one)}," for one in relock), "]"] if relock else []
             lines.append("")
         return lines

@@ -74,7 +74,7 @@ def part_of(contract: Contract, part: str) -> Contract:
         sequences={
             inside(n): _sequence(q, inside)
             for n, q in contract.sequences.items()
-            if all(str(s.get("register")).startswith(head) for s in q.steps)
+            if all(n.startswith(head) for n in _touched(q))
         },
     )
     faults: list[Fault] = [_elsewhere(contract, part, r) for r in chosen.values() if not _alone(contract, r, head)]
@@ -95,10 +95,16 @@ def _elsewhere(contract: Contract, part: str, register: Register) -> Fault:
     return Fault(contract.source, "", "part", rule, ", ".join(others), "the whole chip as one device")
 
 
+def _touched(sequence: NamedSequence) -> list[str]:
+    return [*(str(s.get("register")) for s in sequence.steps), *(one.register for one in sequence.relock)]
+
+
 def _sequence(sequence: NamedSequence, name_of: Rename) -> NamedSequence:
     """A sequence with the registers that it names put through `name_of`."""
     steps = tuple({**step, "register": name_of(str(step["register"]))} for step in sequence.steps)
-    return replace(sequence, name=name_of(sequence.name), steps=steps, result=_maybe(sequence.result, name_of))
+    relock = tuple(replace(one, register=name_of(one.register)) for one in sequence.relock)
+    result = _maybe(sequence.result, name_of)
+    return replace(sequence, name=name_of(sequence.name), steps=steps, result=result, relock=relock)
 
 
 def renamed(register: Register, name_of: Rename) -> Register:

@@ -34,7 +34,7 @@ NAMED = {
     "groups": "group",
     "params": "param",
 }
-LISTED = {"steps": "step", "signals": "signal"}
+LISTED = {"steps": "step", "signals": "signal", "relock": "relock"}
 LISTS = {"parts", "scales"}  # read with the same means, but they are values
 ALIASES = {"set_at", "clear_at", "toggle_at"}
 SAID = {"provenance": "reviewed", "seen": "page", "source": "DS"}
@@ -114,6 +114,9 @@ count = 1
 do = "write"
 register = "A"
 value = 1
+[[sequences.S.relock]]
+register = "A"
+value = 0
 """
 OVERLAY = """
 base = "extra.toml"

@@ -17,6 +17,7 @@ from tests.executions import Count, Place
 BEHIND_ITS_BACK: Final = {
     "test_settlement_when_a_rule_was_faster_than_the_person_then_refused": "settles by rule, records a person",
     "test_safe_state_when_its_intent_is_spent_twice_then_stopped_before_the_bus": "dispatches without an operation",
+    "test_relock_when_the_daemon_died_in_its_sequence_then_sent_once_a_start_and_nothing_is_settled": "no operation",
     "test_effectful_read_when_the_reply_is_short_then_unknown": "the bus answers instead of the chip",
 }
 
