@@ -42,6 +42,7 @@ from hwtool.resolve import Resolved
 from hwtool.results import failed, to_row
 from hwtool.runs import Runs
 from hwtool.state import Daemon
+from hwtool.steps import ResolvedSequence
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
@@ -98,7 +99,7 @@ class Execution:
         device.worker.check()
         device.worker.admit()
         await device.worker.present()
-        await self._check_reloaded(request, resolved, row, part)
+        await self.check_reloaded(request, resolved, row, part)
         prepared = await device.again(
             partial(self._prepared, request, resolved, row), partial(self._must_stop, request, device)
         )
@@ -137,7 +138,9 @@ class Execution:
             return True
         return False
 
-    async def _check_reloaded(self, request: Request, resolved: Resolved, row: OpRow | None, part: Part | None) -> None:
+    async def check_reloaded(
+        self, request: Request, resolved: Resolved | ResolvedSequence, row: OpRow | None, part: Part | None = None
+    ) -> None:
         """What was queued before the board was read again keeps to what it says now.
 
         Raises:
@@ -147,7 +150,7 @@ class Execution:
         if request.board is daemon.board or request.safe:
             return
         check_policy(daemon, request)
-        check_verified(request, (resolved.device,))
+        check_verified(request, resolved.devices)
         if row is not None or part is not None or is_direct(daemon.board.approval_mode, request.caller):
             return
         needed = await approval_of(daemon, request, resolved)
@@ -458,6 +461,22 @@ def leave(device: Device, principal: str) -> None:
     device.callers[principal] -= 1
     if not device.callers[principal]:
         del device.callers[principal]
+
+
+async def wait_for_the_bus(daemon: Daemon, request: Request, device: Device) -> int | None:
+    """Whoever asks to wait (`queue_ms`) waits while the breaker is open, and never past its not_after.
+
+    Returns:
+        What is left of `queue_ms`, None where nothing was said.
+    """
+    if request.queue_ms is None:
+        return None
+    since_s = daemon.clock.monotonic_s()
+    limit_s = request.queue_ms / 1000
+    if request.expires_boottime_ns is not None:
+        limit_s = min(limit_s, (request.expires_boottime_ns - daemon.clock.boottime_ns()) / 1e9)
+    await device.worker.until_admitted(limit_s)
+    return max(0, request.queue_ms - round(1000 * (daemon.clock.monotonic_s() - since_s)))
 
 
 async def take_turn(device: Device, queue_ms: int | None) -> None:

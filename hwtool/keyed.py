@@ -18,9 +18,8 @@ import msgspec
 from hwtool.admission import KeyedParams, Request, admit, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
 from hwtool.budget import approval_of
-from hwtool.devices import Device
 from hwtool.digest import describe_differences, differences
-from hwtool.execution import Execution, enter, leave, new_op, take_turn
+from hwtool.execution import Execution, enter, leave, new_op, take_turn, wait_for_the_bus
 from hwtool.headers import header_op
 from hwtool.pending import UNANSWERED, expire, expire_unanswered, is_unanswered, void_of
 from hwtool.policy import Caller, is_direct
@@ -241,23 +240,13 @@ class KeyedOperations:
         device = resolved.device
         enter(device, request.caller.principal)
         try:
-            await self._wait_for_the_bus(request, device)
-            await take_turn(device, request.queue_ms)
+            await take_turn(device, await wait_for_the_bus(self._daemon, request, device))
             try:
                 return await self._execution.at_the_head(request, resolved, row)
             finally:
                 device.lock.release()
         finally:
             leave(device, request.caller.principal)
-
-    async def _wait_for_the_bus(self, request: Request, device: Device) -> None:
-        """Whoever asks to wait (`queue_ms`) waits while the breaker is open, and never past its not_after."""
-        if request.queue_ms is None:
-            return
-        limit_s = request.queue_ms / 1000
-        if request.expires_boottime_ns is not None:
-            limit_s = min(limit_s, (request.expires_boottime_ns - self._daemon.clock.boottime_ns()) / 1e9)
-        await device.worker.until_admitted(limit_s)
 
 
 def _repeatable(params: KeyedParams) -> dict[str, Any]:

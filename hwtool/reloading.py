@@ -26,6 +26,11 @@ async def reload(daemon: Daemon, caller: Caller, reread: Callable[[], Board] | N
     Raises:
         DomainError: refused: there is no file, it has faults, or what changed needs a restart; nothing is taken over.
     """
+    async with daemon.reloading:
+        return await _reload(daemon, caller, reread)
+
+
+async def _reload(daemon: Daemon, caller: Caller, reread: Callable[[], Board] | None) -> Result:
     if reread is None:
         message = "the built-in bench has no board file that could be read again"
         raise DomainError(Code.REFUSED, message, rule="no_board", register=None, field=None)

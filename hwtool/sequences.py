@@ -17,7 +17,7 @@ import msgspec
 from hwtool.admission import Request, check_stopped, check_time, overtaken_by_safe_state, part_of
 from hwtool.budget import check_left
 from hwtool.devices import Device
-from hwtool.execution import Execution, check_shown, enter, leave, take_turn
+from hwtool.execution import Execution, check_shown, enter, leave, take_turn, wait_for_the_bus
 from hwtool.generation import parts_of_chip, refresh_boot
 from hwtool.headers import Header, StepPart
 from hwtool.journal import REDACTED
@@ -59,8 +59,10 @@ class Sequences:
             for device in sequence.devices:
                 enter(device, request.caller.principal)
                 entered.append(device)
+            await wait_for_the_bus(self._daemon, request, sequence.devices[0])
             await self._take_turns(request, sequence, taken)
             check_stopped(self._daemon, request, sequence.devices)
+            await self._execution.check_reloaded(request, sequence, row)
             await Runs(self._daemon).check(request.caller, request.run, effectful=True, begins=True)
             for device in sequence.devices:
                 device.worker.check()

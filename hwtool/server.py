@@ -18,7 +18,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -511,17 +511,8 @@ def _export(engine: Engine, spec: MetricsSpec) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(written())
 
 
-def run(
-    board: Board,
-    store_directory: Path,
-    directory: Path,
-    *,
-    allow_unsafe: bool,
-    read_only: bool = False,
-    rehearsing: bool = False,
-    reread: Callable[[], Board] | None = None,
-) -> None:
-    """`serve` on the fastest loop there is."""
+def run(serving: Coroutine[Any, Any, None]) -> None:
+    """Run `serve` on the fastest loop there is."""
     factory: Any = None
     try:
         import uvloop
@@ -530,16 +521,7 @@ def run(
     except ImportError:
         pass  # not on Linux: the built-in loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        told = serve(
-            board,
-            store_directory,
-            directory,
-            allow_unsafe=allow_unsafe,
-            read_only=read_only,
-            rehearsing=rehearsing,
-            reread=reread,
-        )
-        runner.run(told)
+        runner.run(serving)
 
 
 def default_store(directory: Path) -> Path:

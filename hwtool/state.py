@@ -44,6 +44,7 @@ class Daemon:
         rehearsing: started so: every keyed request is a rehearsal, safe states too.
         frozen: an operator has frozen the daemon; kept by the store.
         reasons: why the rules could not settle an operation, when they last tried.
+        reloading: held while the board is read again: the one that began last wins.
         rates: when callers began operations that policy limits.
         steps_after_error: effectful steps that runs took although an error in them was not handled.
         may_come_again: errors of runs that the success of their key handles, by run and key.
@@ -64,6 +65,7 @@ class Daemon:
     frozen: bool = False
     reasons: dict[int, str] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
+    reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     steps_after_error: int = 0
     may_come_again: dict[tuple[int, str], list[int]] = field(default_factory=dict)
     _kept: set[asyncio.Task[Any]] = field(default_factory=set)

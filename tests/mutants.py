@@ -783,9 +783,9 @@ MUTANTS = [
     ),
     Mutant(
         "a wait for the bus ends at the request's own end",
-        "hwtool/keyed.py",
-        "        if request.expires_boottime_ns is not None:\n            limit_s = min(",
-        "        if False:\n            limit_s = min(",
+        "hwtool/execution.py",
+        "    if request.expires_boottime_ns is not None:\n        limit_s = min(",
+        "    if False:\n        limit_s = min(",
         RETRY + "test_breaker_when_the_wait_is_too_short_or_ends_with_not_after_then_not_sent",
     ),
     Mutant(
@@ -840,7 +840,7 @@ MUTANTS = [
     Mutant(
         "what was queued before a reload keeps to the new board",
         "hwtool/execution.py",
-        '        check_policy(daemon, request)\n        check_verified(request, (resolved.device,))\n',
+        '        check_policy(daemon, request)\n        check_verified(request, resolved.devices)\n',
         '',
         IN_OPERATION + "test_reload_when_a_request_is_queued_then_it_keeps_to_what_the_board_says_now",
     ),

@@ -56,6 +56,7 @@ def serve(
     from hwtool.config import load_board
     from hwtool.logs import log_to_stderr
     from hwtool.server import FATAL_EXIT, ServeError, default_store, run
+    from hwtool.server import serve as serve_board
 
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
@@ -64,7 +65,7 @@ def serve(
     log_to_stderr(log_format)
     reread = None if board is None else partial(load_board, board)
     try:
-        run(
+        serving = serve_board(
             loaded,
             store or default_store(directory),
             directory,
@@ -73,6 +74,7 @@ def serve(
             rehearsing=rehearse,
             reread=reread,
         )
+        run(serving)
     except (StoreRefused, ServeError) as error:
         complain(str(error), 2)
     except StoreFatal as error:

@@ -8,6 +8,7 @@ that is read back, in the file's order, until the first that is not proven.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +41,8 @@ def dump(device: str, registers: tuple[str, ...], output: str | None, socket_: s
             click.echo(text, nl=False)
         else:
             try:
-                Path(output).write_text(text, encoding="utf-8")
+                with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                    file.write(text)  # for its owner alone: it may hold values that no record shows
             except OSError as error:
                 usage(f"{output}: {error.strerror or error}")
             click.echo(f"{result['summary']}; written to {output}", err=True)

@@ -134,6 +134,22 @@ def test_reload_when_a_request_is_queued_then_it_keeps_to_what_the_board_says_no
     started(tmp_path, board(tmp_path, "", *PARTS), life, reread=lambda: board(tmp_path, rules, *PARTS, device=device))
 
 
+@pytest.mark.parametrize(("rules", "code"), [(rule(write="'no'"), "denied"), (rule(write="'approval'"), "unavailable")])
+def test_reload_when_a_sequence_is_queued_then_it_keeps_to_what_the_board_says_now(
+    tmp_path: Path, rules: str, code: str
+) -> None:
+    async def life(lab: Lab) -> None:
+        await lab.device().lock.acquire()
+        steps = [{"do": "write", "register": "toy.A", "value": 1}, {"do": "write", "register": "toy.B", "value": 1}]
+        queued = asyncio.create_task(lab.ask("sequence.run", steps=steps, key=KEY))
+        await until(lambda: lab.device().waiting == 1)
+        assert (await lab.operator("daemon.reload")).ok
+        lab.device().lock.release()
+        assert (code_of(await queued), lab.writes("A"), await lab.rows()) == (code, 0, [])
+
+    started(tmp_path, board(tmp_path, "", *PARTS), life, reread=lambda: board(tmp_path, rules, *PARTS))
+
+
 def test_reload_when_a_read_is_forbidden_then_its_subscription_ends_and_says_so(tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         lab.clock.held = True
