@@ -373,7 +373,7 @@ class Device:
                 await self.worker.silence()  # a lost reply has shut the line: it is let fall silent first
                 if stop():
                     raise
-                self.worker.reads_again += 1
+                self.worker.retries[error.code.value] += 1
         return await once()
 
     async def look(self, name: str, beside: Register | None = None) -> int:

@@ -165,5 +165,5 @@ async def _sent(device: Device, step: Step, busy: BusyRetry | None) -> tuple[Ans
             return answer, tries
         if not isinstance(answer, Rejected) or answer.proof not in BUSY:
             return answer, tries
-        device.worker.retries += 1
+        device.worker.retries["busy"] += 1
         await device.worker.clock.sleep(busy.interval_ms / 1000)

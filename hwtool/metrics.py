@@ -70,14 +70,17 @@ class Metrics:
             ("hwtool_replies_lost", "Transfers whose reply did not come whole.", lambda w: w.lost["reply"]),
             ("hwtool_rejected", "Transfers that the device is proved not to have acted on.", lambda w: w.lost["proof"]),
             ("hwtool_bus_returns", "How often a bus was away or in doubt and came back.", lambda w: w.returns),
-            ("hwtool_retries", "Transfers sent again to a device that proved to be busy.", lambda w: w.retries),
-            ("hwtool_reads_again", "Clean reads that were sent again.", lambda w: w.reads_again),
         )
         for name, says, of in told:
             family = CounterMetricFamily(name, says, labels=["bus"])
             for worker in daemon.workers.values():
                 family.add_metric([worker.spec.name], of(worker))
             yield family
+        retries = CounterMetricFamily("hwtool_retries", "What was tried again, by reason.", labels=["bus", "reason"])
+        for worker in daemon.workers.values():
+            for reason, count in sorted(worker.retries.items()):
+                retries.add_metric([worker.spec.name, reason], count)
+        yield retries
         ready = GaugeMetricFamily("hwtool_bus_ready", "1: the bus may be used now.", labels=["bus"])
         for worker in daemon.workers.values():
             ready.add_metric([worker.spec.name], float(worker.state == "ready"))

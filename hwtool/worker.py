@@ -56,7 +56,8 @@ class BusWorker:
         sent: transfers performed since the start.
         lost: transfers whose `request` may not have arrived, whose `reply` did not come, or with `proof` of no action.
         retries: transfers sent again to a device that proved to be busy.
-        reads_again: clean reads sent again (`read_attempts`); `chance` makes their jitter.
+        retries: what was tried again, by reason: `busy` (a transfer to a device that proved it), else the code of the
+            error after which a clean read or a preparation was (`read_attempts`); `chance` makes their jitter.
         returns: how often the bus was away or in doubt, and came back; what was looked at before holds no more.
         after_quarantine: called when the bus may be used again (rules for unknown outcomes run then).
         after_return: called when the bus was away or in doubt and may be used again, before anything else.
@@ -66,7 +67,8 @@ class BusWorker:
         self.spec = spec
         self.bus = bus
         self.lock = asyncio.Lock()
-        self.sent = self.retries = self.reads_again = 0
+        self.sent = 0
+        self.retries: Counter[str] = Counter()
         self.chance: Callable[[], float] = random.random
         self.lost: Counter[str] = Counter()
         self.after_quarantine: Callable[[], None] = lambda: None

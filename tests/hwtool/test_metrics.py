@@ -45,6 +45,18 @@ def test_metrics_when_things_happened_then_they_are_counted(play: Play, tmp_path
     play(life, toy_board(tmp_path, *PARTS))
 
 
+def test_metrics_when_something_is_tried_again_then_counted_by_its_reason(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=0)
+        lab.fault(FaultKind.NACK, access="read", offset=0)
+        assert (await lab.ask("reg.read", registers=["toy.A"])).ok
+        found = await samples(lab)
+        assert found["hwtool_retries_total", "b", "timeout"] == 1
+        assert found["hwtool_retries_total", "b", "bus_fault"] == 1
+
+    play(life, toy_board(tmp_path, *PARTS, bus="read_attempts = 3"))
+
+
 def test_metrics_when_a_run_goes_on_after_an_error_then_the_counter_to_alert_on_rises(
     play: Play, tmp_path: Path
 ) -> None:
