@@ -1,9 +1,9 @@
 """The dispatch: the transfers of a committed intent, each sent once.
 
 The seam: this file is the only one that sends transfers with an effect. It is given an `Intent`, which only a
-committed T1 makes and which can be spent once; there is no loop around it but that of a plan's steps, of a safe
-state's entries and of a declared `busy_retry`, and nothing may wrap it in one. What came of it is told by
-hwtool.carry_out.
+committed T1, or the row that tells of a relock, makes and which can be spent once. There is no loop around it but that
+of a plan's steps, of a safe state's entries and of a declared `busy_retry`, and nothing may wrap it in one. What came
+of it is told by hwtool.carry_out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SpentIntent(Exception):
 
 @dataclass
 class Intent:
-    """A committed T1: the right to send one plan once."""
+    """A committed T1, or the committed row of a relock: the right to send one plan once."""
 
     op_id: int
     _spent: bool = field(default=False, init=False)
@@ -103,18 +103,8 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
     return sent
 
 
-async def dispatch_relock(intent: Intent, device: Device, plan: Plan) -> Dispatched:
-    """Send what locks a device again that a crash may have left unlocked; the journal has told of it before.
-
-    Raises:
-        SpentIntent: the intent was used before.
-    """
-    intent.spend()
-    return await _send(device, plan, {}, device.worker.returns)
-
-
 async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
-    """The transfers of a plan, each once, for the three functions above alone."""
+    """The transfers of a plan, each once, for the two functions above alone."""
     answers: list[bytes] = []
     warnings: list[str] = []
     consumed: dict[str, list[bytes]] = {}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from hwtool.devices import Device
-from hwtool.dispatch import Dispatched, Intent, dispatch_relock
+from hwtool.dispatch import Dispatched, Intent, dispatch
 from hwtool.prepare import plan_object
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence
@@ -61,7 +61,7 @@ async def _relock(daemon: Daemon, row: OpRow, facts: dict[str, Any]) -> None:
         return
     await _note(daemon, "relock", **told)
     steps = tuple(Step(Role(s["role"]), s["register"], from_object(_plain(s))) for s in facts["plan"])
-    sent = await dispatch_relock(Intent(row.op_id), device, Plan(steps))
+    sent = await dispatch(Intent(row.op_id), device, Plan(steps), {}, device.worker.returns)
     await _note(daemon, "relocked" if sent.stopped is None else "relock_in_doubt", **told, reason=_end(sent))
 
 

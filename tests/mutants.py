@@ -382,7 +382,7 @@ MUTANTS = [
     Mutant(
         "a grant that ended in the queue is not used",
         "hwtool/execution.py",
-        "        ended = None if row is None else await no_longer_granted(daemon, row)\n",
+        "        ended = None if row is None else await no_longer_granted(self._daemon, row)\n",
         "        ended = None\n",
         ADVERSARY + "test_grant_when_it_ends_while_the_request_waits_for_its_turn_then_it_is_not_used",
     ),
