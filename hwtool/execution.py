@@ -20,7 +20,6 @@ from hwtool import permission
 from hwtool.admission import (
     Request,
     alarms_of,
-    check_policy,
     check_seen,
     check_stopped,
     check_time,
@@ -149,12 +148,12 @@ class Execution:
         daemon = self._daemon
         if request.board is daemon.board or request.safe:
             return
-        check_policy(daemon, request)
+        permission.check(daemon.board.policy, request.caller, resolved)  # rates are taken, and asked, where it begins
         check_verified(request, resolved.devices)
-        if row is not None or part is not None or is_direct(daemon.board.approval_mode, request.caller):
+        if row is not None or part is not None:
             return
         needed = await approval_of(daemon, request, resolved)
-        if needed:
+        if needed and not (request.approval and is_direct(daemon.board.approval_mode, request.caller)):
             message = f"the board was read again, and now {resolved.name()} needs approval ({'; '.join(needed)})"
             raise DomainError(Code.UNAVAILABLE, message, reason="reloaded", retry_after_ms=1)
 

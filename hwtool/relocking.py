@@ -13,7 +13,7 @@ from typing import Any
 
 from hwtool.devices import Device
 from hwtool.dispatch import Dispatched, Intent, dispatch
-from hwtool.prepare import plan_object
+from hwtool.prepare import check_assumptions, check_identity, plan_object
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence
 from hwtool_contracts.errors import DomainError
@@ -54,6 +54,8 @@ async def _relock(daemon: Daemon, row: OpRow, facts: dict[str, Any]) -> None:
     if why is None:
         try:
             device.worker.check()
+            await check_identity(device)  # another chip may sit there by now
+            await check_assumptions(device)
         except DomainError as error:
             why = error.message
     if why is not None:

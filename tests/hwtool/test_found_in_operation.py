@@ -150,6 +150,29 @@ def test_reload_when_a_sequence_is_queued_then_it_keeps_to_what_the_board_says_n
     started(tmp_path, board(tmp_path, "", *PARTS), life, reread=lambda: board(tmp_path, rules, *PARTS))
 
 
+def test_reload_when_a_sequence_runs_then_its_rate_does_not_stop_it_half_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        from hwtool.execution import Execution
+
+        real = Execution.at_the_head
+
+        async def head(self: Any, request: Any, *rest: Any) -> Any:
+            result = await real(self, request, *rest)
+            if request.params.key == f"{KEY}#1":
+                assert (await lab.operator("daemon.reload")).ok
+            return result
+
+        monkeypatch.setattr(Execution, "at_the_head", head)
+        steps = [{"do": "write", "register": "toy.A", "value": 1}, {"do": "write", "register": "toy.B", "value": 1}]
+        assert (await lab.ask("sequence.run", steps=steps, key=KEY)).ok
+        assert (lab.writes("A"), lab.writes("B")) == (1, 1)
+
+    limit = rule(rate_per_min="2")
+    started(tmp_path, board(tmp_path, limit, *PARTS), life, reread=lambda: board(tmp_path, limit, *PARTS))
+
+
 def test_reload_when_a_read_is_forbidden_then_its_subscription_ends_and_says_so(tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         lab.clock.held = True

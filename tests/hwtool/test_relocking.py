@@ -114,6 +114,26 @@ def test_relock_when_nothing_may_be_sent_then_not_sent_and_the_journal_says_so(
     started(tmp_path / "again", board, next_life, **({} if start is None else {start: True}))
 
 
+def test_relock_when_another_chip_sits_there_then_not_sent(
+    play: Play, tmp_path: Path, kept_buses: dict[str, SimBus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = (reg("ID", 9, "reset = 0x42", "ro"), "[identity]\nregister = 'ID'\nequals = 0x42\n")
+    board = toy_board(tmp_path, *PARTS, *identity, sequence())
+
+    async def life(lab: Lab) -> None:
+        await dies_in_its_second_step(lab, monkeypatch)
+        lab.chip().values["ID"] = 0x99
+
+    async def next_life(lab: Lab) -> None:
+        assert lab.writes("LOCK") == 0
+        assert [b["what"] for b in await lab.audit() if "relock" in b["what"]] == ["not_relocked"]
+
+    play(life, board)
+    (tmp_path / "again").mkdir()
+    (tmp_path / "crashed").rename(tmp_path / "again" / "store")
+    started(tmp_path / "again", board, next_life)
+
+
 WRONG = {
     "a command": ("[{ register = 'CMD', value = 1 }]", "not harmless"),
     "what needs a person": ("[{ register = 'ASKS', value = 1 }]", "cannot be sent by itself"),
