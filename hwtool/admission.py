@@ -246,9 +246,8 @@ async def _check_seen_store(daemon: Daemon, request: Request, devices: tuple[Dev
         raise stale("store", seen.id, str(store.store_id))
     if seen.seq > store.seq:
         why = f"a caller saw record {seen.seq}, the store has {store.seq}: it was set back"
-        for device in (
-            () if request.params.dry_run or daemon.rehearsing else devices
-        ):  # a rehearsal says it, and changes nothing
+        rehearsed = request.params.dry_run or daemon.rehearsing  # a rehearsal says it, and changes nothing
+        for device in () if rehearsed else devices:
             await _hold(daemon, request, device, why)
         raise stale("store", seen.seq, store.seq)
 

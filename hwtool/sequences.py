@@ -59,8 +59,8 @@ class Sequences:
             for device in sequence.devices:
                 enter(device, request.caller.principal)
                 entered.append(device)
-            await wait_for_the_bus(self._daemon, request, sequence.devices[0])
-            await self._take_turns(request, sequence, taken)
+            left_ms = await wait_for_the_bus(self._daemon, request, sequence.devices[0])
+            await self._take_turns(request, sequence, taken, left_ms)
             check_stopped(self._daemon, request, sequence.devices)
             await self._execution.check_reloaded(request, sequence, row)
             await Runs(self._daemon).check(request.caller, request.run, effectful=True, begins=True)
@@ -85,8 +85,12 @@ class Sequences:
             for device in entered:
                 leave(device, request.caller.principal)
 
-    async def _take_turns(self, request: Request, sequence: ResolvedSequence, taken: list[Device]) -> None:
+    async def _take_turns(
+        self, request: Request, sequence: ResolvedSequence, taken: list[Device], left_ms: int | None
+    ) -> None:
         """Take the turn of each device; a safe state of one that is taken already ends the waiting for the next.
+
+        `left_ms`: what is left of `queue_ms` for all of them together.
 
         Raises:
             DomainError: busy.
@@ -94,7 +98,8 @@ class Sequences:
         for device in sequence.devices:
             if request.overtaken():
                 raise overtaken_by_safe_state()
-            turn = asyncio.ensure_future(take_turn(device, request.queue_ms))
+            since_s = self._daemon.clock.monotonic_s()
+            turn = asyncio.ensure_future(take_turn(device, left_ms))
             alarms = [asyncio.ensure_future(d.lock.alarmed()) for d in taken]
             try:
                 await asyncio.wait({turn, *alarms}, return_when=asyncio.FIRST_COMPLETED)
@@ -102,6 +107,8 @@ class Sequences:
                     raise overtaken_by_safe_state()
                 turn.result()
                 taken.append(device)
+                waited_ms = round(1000 * (self._daemon.clock.monotonic_s() - since_s))
+                left_ms = None if left_ms is None else max(0, left_ms - waited_ms)
             finally:
                 for waiting in (turn, *alarms):
                     waiting.cancel()

@@ -55,7 +55,6 @@ class BusWorker:
         clock: of the host.
         sent: transfers performed since the start.
         lost: transfers whose `request` may not have arrived, whose `reply` did not come, or with `proof` of no action.
-        retries: transfers sent again to a device that proved to be busy.
         retries: what was tried again, by reason: `busy` (a transfer to a device that proved it), else the code of the
             error after which a clean read or a preparation was (`read_attempts`); `chance` makes their jitter.
         returns: how often the bus was away or in doubt, and came back; what was looked at before holds no more.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.hwtool.conftest import (
     until,
 )
 from tests.hwtool.test_approvals import approved
-from tests.hwtool.test_events import Ears, pass_time, settle
+from tests.hwtool.test_events import Ears, pass_time
 from tests.hwtool.test_journal_files import files, rendered, write
 from tests.hwtool.test_modes import started
 from tests.hwtool.test_permission import board, rule
@@ -234,6 +235,24 @@ def test_reload_when_a_rule_moves_then_its_rate_goes_on_counting(tmp_path: Path)
     started(tmp_path, board(tmp_path, limit, *PARTS), life, reread=lambda: board(tmp_path, other + limit, *PARTS))
 
 
+def test_reload_when_asked_for_twice_at_once_then_one_after_the_other(tmp_path: Path) -> None:
+    inside, most = 0, 0
+
+    def reread() -> Board:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.02)  # in a thread of its own: long enough for the other to come in, were it let
+        inside -= 1
+        return board(tmp_path, "", *PARTS)
+
+    async def life(lab: Lab) -> None:
+        both = await asyncio.gather(lab.operator("daemon.reload"), lab.operator("daemon.reload"))
+        assert ([r.ok for r in both], most) == ([True, True], 1)
+
+    started(tmp_path, board(tmp_path, "", *PARTS), life, reread=reread)
+
+
 # --- events -------------------------------------------------------------------------------------------------------
 
 
@@ -268,8 +287,7 @@ def test_refusal_when_nothing_else_is_recorded_then_who_follows_is_told_of_it(pl
         ears = Ears(lab)
         await ears.subscribe(kinds=["op"])
         assert code_of(await lab.ask("reg.write", register="toy.NOPE", value=1, key=KEY)) == "not_found"
-        lab.daemon.flush_refusals()
-        await settle(lab)
+        lab.daemon.flush_refusals()  # and nothing else is asked of the store, which would wake them too
         await until(lambda: [e["entry"]["what"] for e in ears.heard] == ["refused"])
 
     play(life, toy_board(tmp_path, *PARTS))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hwtool.breaker import FAILURES
 from hwtool.policy import Caller
 from hwtool.retry import Backoff, Bucket, Fail, Never, RetrySafe, decide
 from hwtool_contracts.errors import CATALOGUE, Code, DomainError
@@ -220,6 +221,23 @@ def test_breaker_when_the_wait_is_too_short_or_ends_with_not_after_then_not_sent
         assert code_of(late) in ("unavailable", "expired")
         assert lab.clock.wall // 1_000_000 <= not_after + 5
         assert (lab.writes("A"), await lab.rows()) == (0, [])
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_breaker_when_a_sequence_asks_to_wait_then_its_time_is_counted_once(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        worker = lab.device().worker
+        worker.breaker.failures, worker.breaker.pause_s = FAILURES, 30.0
+        worker.breaker.until_s = lab.clock.monotonic_s() + 30.0
+        since_s = lab.clock.monotonic_s()
+        await lab.device().lock.acquire()
+        steps = [{"do": "write", "register": "toy.A", "value": 1}]
+        told = await lab.ask("sequence.run", steps=steps, key=KEY, queue_ms=300)
+        assert (code_of(told), error_of(told)["by"]) == ("busy", "device")
+        assert "within 0 ms" in error_of(told)["message"]  # all of it went on the breaker
+        assert round(lab.clock.monotonic_s() - since_s, 3) == 0.3
+        lab.device().lock.release()
 
     play(life, toy_board(tmp_path, *PARTS))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hwtool_sim.process import SimConnection
 from tests.running import LIMIT_S, RunningDaemon, RunningSimulator, command_line
 from tests.surface.test_starting import PASSES
 
@@ -51,6 +53,23 @@ def test_diff_when_the_device_does_not_answer_then_not_the_same_and_nothing_is_w
                 False,
             ), words
         daemon.stop()
+
+
+def test_apply_when_a_register_cannot_be_compared_then_nothing_is_written_and_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "board.toml").write_text(text := BOARD.format(folder=tmp_path))
+    with RunningSimulator(tmp_path / "board.toml", "--socket", str(tmp_path / "sim")), RunningDaemon(text) as daemon:
+        dump = tmp_path / "gpio.toml"
+        assert command_line(daemon, "dump", "gpio", "OLATA", "OLATB", "-o", str(dump)).returncode == 0
+        assert command_line(daemon, "write", "gpio.OLATB=0x55").returncode == 0
+        fault = {"kind": "nack", "address": 0x20, "access": "read", "offset": 0x14, "times": 99}
+        line = SimConnection(str(tmp_path / "sim"))
+        line.ask({"control": "fault", "bus": "b", "fault": fault})
+        line.close()
+        for words in (["diff", str(dump)], ["apply", str(dump), "--yes"]):
+            done = command_line(daemon, *words)
+            assert (done.returncode, "gpio.OLATA" in done.stderr) == (1, True), done.stderr
+        assert "0x55" in command_line(daemon, "read", "gpio.OLATB").stdout
+        assert stat.S_IMODE(dump.stat().st_mode) == 0o600  # it may hold values that no record shows
 
 
 def test_subscription_when_its_connection_went_before_it_was_made_then_dropped(daemon: RunningDaemon) -> None:
