@@ -98,7 +98,6 @@ class Execution:
         device.worker.check()
         device.worker.admit()
         await device.worker.present()
-        await self.check_reloaded(request, resolved, row, part)
         prepared = await device.again(
             partial(self._prepared, request, resolved, row), partial(self._must_stop, request, device)
         )
@@ -108,6 +107,7 @@ class Execution:
             check_shown(row, plan_digest([prepared]))
         try:
             await device.move_home(resolved.registers if resolved.changes else [])
+            await self.check_reloaded(request, resolved, row, part)
             check_stopped(daemon, request, (device,))
             check_time(daemon, request, after_intent=False)
             check_rate(device, resolved)
@@ -143,7 +143,7 @@ class Execution:
         """What was queued before the board was read again keeps to what it says now.
 
         Raises:
-            DomainError: denied, refused, rate_limited; or unavailable: a person must agree by now. The key is unused.
+            DomainError: denied, refused; or unavailable: a person must agree by now. The key is unused.
         """
         daemon = self._daemon
         if request.board is daemon.board or request.safe:

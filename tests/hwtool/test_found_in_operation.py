@@ -135,6 +135,24 @@ def test_reload_when_a_request_is_queued_then_it_keeps_to_what_the_board_says_no
     started(tmp_path, board(tmp_path, "", *PARTS), life, reread=lambda: board(tmp_path, rules, *PARTS, device=device))
 
 
+def test_reload_when_it_comes_during_the_preparation_then_it_holds_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        from hwtool.prepare import prepare
+
+        async def beside_a_reload(*given: Any) -> Any:
+            prepared = await prepare(*given)
+            assert (await lab.operator("daemon.reload")).ok
+            return prepared
+
+        monkeypatch.setattr("hwtool.execution.prepare", beside_a_reload)
+        told = await lab.ask("reg.write", **WRITE, key=KEY)
+        assert (code_of(told), lab.writes("A"), await lab.rows()) == ("denied", 0, [])
+
+    started(tmp_path, board(tmp_path, "", *PARTS), life, reread=lambda: board(tmp_path, rule(write="'no'"), *PARTS))
+
+
 @pytest.mark.parametrize(("rules", "code"), [(rule(write="'no'"), "denied"), (rule(write="'approval'"), "unavailable")])
 def test_reload_when_a_sequence_is_queued_then_it_keeps_to_what_the_board_says_now(
     tmp_path: Path, rules: str, code: str
