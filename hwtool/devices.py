@@ -22,9 +22,9 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
 from hwtool_contracts.places import find_place, overlapping
-from hwtool_registers.bits import extract, hexed, to_bytes
+from hwtool_registers.bits import extract, from_bytes, hexed, to_bytes
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
-from hwtool_registers.plan import Plan, Role, pieces_of, plan_block_read, plan_read, selectors, write_transfers
+from hwtool_registers.plan import Plan, Role, Step, pieces_of, plan_block_read, plan_read, selectors, write_transfers
 
 T = TypeVar("T")
 MOST_REMEMBERED: Final = 10_000
@@ -91,7 +91,7 @@ class Device:
             ordinary operation and one safe state.
         hold: a person's hold.
         waiting: keyed requests in the queue, the one at work included.
-        known: what bank selectors held when they were last read.
+        known: what bank selectors hold, as they were last read or written in the course of an access.
         home: what each selector holds outside any access, kept by the store: one that is found where a bank leaves it
             was not set back (a failure, a killed daemon), and goes home before the next access.
         moving: selectors that a keyed request is writing itself.
@@ -232,12 +232,26 @@ class Device:
                     answer = await self.worker.send_once(step.transfer)
                 except DomainError as error:
                     answer = Rejected(error.message, "not-sent")
+                self.follow(step, answer)
                 if not isinstance(answer, Confirmed):
                     break
             else:
                 return []
         fault = "" if isinstance(answer, Confirmed) else f": {answer.fault}"
         return [f"bank_in_doubt: {restoring[0].register} is set back before the next access{fault}"]
+
+    def follow(self, step: Step, answer: Answer) -> None:
+        """What a selector holds once a transfer of a plan was answered; to be told of each of them.
+
+        A plan that was made before counts on `known`: an access in between that moved a selector must show there.
+        """
+        name, transfer = step.register, step.transfer
+        if isinstance(answer, Rejected) or not isinstance(transfer, RegisterWrite) or name not in self._selected:
+            return
+        if isinstance(answer, Confirmed) and step.role in (Role.SELECT, Role.RESTORE):
+            self.known[name] = from_bytes(self.contract.registers[name], transfer.data)
+        else:
+            self.known.pop(name, None)
 
     def unsure(self) -> None:
         """Its bus was away or in doubt: who answers there, and in which mode, is looked at before the next effect."""
@@ -448,6 +462,7 @@ class Device:
                 answer = await self.worker.read_clean(step.transfer)
             else:
                 answer = await self.worker.send_once(step.transfer)  # a selector of a declared bank
+            self.follow(step, answer)
             if not isinstance(answer, Confirmed):
                 await self.give_back(plan, answer)
                 raise self.read_failed(answer, register, "preparation")

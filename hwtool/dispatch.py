@@ -121,6 +121,7 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
                 await device.on_bus.rested()  # of the access before; bank and order must not be let go meanwhile
             answer, tries = await _sent(device, step, plan.busy_retry)
             sent += tries
+            device.follow(step, answer)
             if plan.delay_after_ms and step.role is Role.ACCESS and not isinstance(answer, Rejected):
                 device.on_bus.rest(plan.delay_after_ms)
             match answer, step.role:

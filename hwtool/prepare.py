@@ -139,12 +139,13 @@ async def prepare(resolved: Resolved, assumed: Mapping[str, int] | None = None) 
     await check_assumptions(device)
     await _check_gates(resolved)
     await _check_expectations(resolved)
+    known = await looked_up(device, resolved.registers)
     if resolved.kind == "read":
         prepared = await _prepare_read(resolved)
     else:
         prepared = await _prepare_write(resolved, assumed or {})
     prepared.returns = returns
-    prepared.known = await looked_up(device, resolved.registers)
+    prepared.known = known
     return prepared
 
 
@@ -461,7 +462,8 @@ async def _safe_part(change: Change, device: Device) -> SafePart:
 
 async def looked_at_again(part: SafePart, device: Device) -> SafePart:
     """An entry whose bus was away or in doubt since: who is there, and which bank is selected, is looked at anew."""
-    if part.returns == device.worker.returns or part.fault is not None:
+    moved = any(device.known.get(name) != value for name, value in part.bank.items())
+    if part.fault is not None or (part.returns == device.worker.returns and not moved):
         return part
     try:
         await check_identity(device)

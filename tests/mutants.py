@@ -48,6 +48,7 @@ PERMISSION = "tests/hwtool/test_permission.py::"
 IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
+PAGED = "tests/hwtool/test_paged.py::test_page_when_"
 IN_OPERATION = "tests/hwtool/test_found_in_operation.py::"
 RELOCK = "tests/hwtool/test_relocking.py::"
 MODES = "tests/hwtool/test_modes.py::"
@@ -928,6 +929,18 @@ MUTANTS = [
         '        if False:\n            self.fault(table, "register",',
         RELOCK + "test_relock_when_it_might_do_harm_then_a_fault_of_the_contract",
     ),
+    Mutant("a bank that is left as it is, is selected by each access", "registers/hwtool_registers/plan.py",
+        "        if prior == wanted and not left:\n",
+        "        if prior == wanted:\n",
+        PAGED + "a_clean_read_moves_it_after_the_plan_then_the_write_never_reaches_the_other"),
+    Mutant("an access that moves a selector shows in what plans count on", "hwtool/devices.py",
+        "            self.follow(step, answer)\n            if not isinstance",
+        "            if not isinstance",
+        PAGED + "a_clean_read_moves_it_after_the_plan_then_the_write_never_reaches_the_other"),
+    Mutant("an entry of a safe state is planned anew where the one before moved its bank", "hwtool/prepare.py",
+        "part.returns == device.worker.returns and not moved",
+        "part.returns == device.worker.returns",
+        PAGED + "a_safe_state_is_of_both_then_each_gets_its_own"),
 ]  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 Rules
 - A banked access is selector writes, the access, and the restoring writes, in this order, under one bus lock. A
-  selector that already has its value is not written; restoring goes backwards. `known` holds the selectors' values.
+  selector that already has its value is not written, except where a bank leaves its selectors as they are
+  (`restore = "none"`): other accesses move those, so each access writes them. Restoring goes backwards. `known` holds
+  the values of the selectors that are not overwritten as a whole.
 - A field update writes one whole value; the fields left alone get what `judge_update` says. Where a contract names
   addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear.
 - A Modbus register of one word is written with function 06 where the device has it, else 16; longer ones with 16, and
@@ -22,7 +24,7 @@ from typing import Final
 
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.judge_write import UpdateJudgement
-from hwtool_contracts.model import Alias, BusyRetry, Contract, Opcode, Register, Space
+from hwtool_contracts.model import Alias, Bank, BusyRetry, Contract, Opcode, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
 
@@ -98,7 +100,14 @@ def selectors(contract: Contract, register: Register) -> tuple[Register, ...]:
     """The registers whose values must be known before the register can be planned."""
     if register.bank is None:
         return ()
-    return tuple(contract.registers[s.register] for s in contract.banks[register.bank].select)
+    bank = contract.banks[register.bank]
+    named = [contract.registers[name] for name in dict.fromkeys(s.register for s in bank.select)]
+    return tuple(r for r in named if bank.restore != "none" or not _overwritten(bank, r))
+
+
+def _overwritten(bank: Bank, selector: Register) -> bool:
+    """Whether nothing of what a selector held is kept."""
+    return all(s.mask == selector.mask for s in bank.select if s.register == selector.name)
 
 
 def plan_read(
@@ -193,11 +202,12 @@ def _banked(
         (transfer,) = write_transfers(contract, address, target, to_bytes(target, raw))
         steps.append(Step(role, name, transfer))
 
-    held = {s.register: known[s.register] for s in bank.select}
+    left = bank.restore == "none"
+    held = {s.register: known.get(s.register, 0) if left else known[s.register] for s in bank.select}
     for selector in bank.select:
         prior = held[selector.register]
         wanted = (prior & ~selector.mask) | selector.value
-        if prior == wanted:
+        if prior == wanted and not left:
             continue
         held[selector.register] = wanted
         put(Role.SELECT, selector.register, wanted, select)
