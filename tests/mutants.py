@@ -6,6 +6,7 @@ survives, or a change that no longer fits the source, ends it with 1. docs/guard
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 TOP = Path(__file__).parent.parent
+SECONDS = itertools.count(1_000_000_000)
 SOURCES = ("hwtool", "contracts", "registers", "store", "sim", "tests", "pyproject.toml", "docs", "README.md")
 
 
@@ -950,16 +952,23 @@ def survives(mutant: Mutant, copy: Path) -> str | None:
     original = path.read_text(encoding="utf-8")
     if original.count(mutant.old) != 1:
         return f"its text stands {original.count(mutant.old)} times in {mutant.file}"
-    path.write_text(original.replace(mutant.old, mutant.new), encoding="utf-8")
+    _write(path, original.replace(mutant.old, mutant.new))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5]))}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", mutant.test]
     try:
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     finally:
-        path.write_text(original, encoding="utf-8")
+        _write(path, original)
     if done.returncode == 1:
         return None
     return f"{mutant.test} ended with {done.returncode}: {done.stdout[-300:]}"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a source with a time of its own: compiled code is found again by whole seconds and size."""
+    path.write_text(text, encoding="utf-8")
+    written_s = next(SECONDS)
+    os.utime(path, (written_s, written_s))
 
 
 def table() -> list[str]:
