@@ -1,218 +1,67 @@
-"""The synchronous client: a connection, the methods with names and types, one exception for each error code.
+"""The synchronous client: every method of hwtool.calls over one connection, which is made again when it broke.
 
-It never repeats an effect and never mints a key of its own: after a lost connection it says so, and the caller asks
-`op_get` with the key before anything else. Light: standard library and the error catalogue only.
+It never repeats an effect and never mints a key by itself: what follows a lost connection is in hwtool.recovering.
+Light: standard library and the error catalogue only.
 """
 
 from __future__ import annotations
 
-import socket
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from hwtool.session import Role, Session, socket_directory, socket_path
-from hwtool_contracts.errors import Code, explain, parse
+from hwtool import calls
+from hwtool.calls import Call
+from hwtool.connection import Connection
+from hwtool.failures import CallFailed, RunFailed
+from hwtool.losses import ConnectionLost
+from hwtool.recovering import RUN, Ask, Pause, Step, check_key, conversation, new_key
+from hwtool.replies import Event, Object
+from hwtool.session import Role
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class NoDaemon(Exception):
-    """Nobody listens on the socket; the request was not sent."""
 
+def _blocking(make: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    """The method that makes a call and waits for its end."""
 
-class ConnectionLost(Exception):
-    """The connection broke after the request was sent: ask op_get with the key before anything else."""
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.perform(make(*args, **kwargs))
 
-
-class CallFailed(Exception):
-    """A result with status `failed`.
-
-    Attributes:
-        code: of the catalogue.
-        result: the whole result.
-        effects: what was observed of the device: applied, none or unknown.
-    """
-
-    code: Code
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        self.result = result
-        self.effects: str = result["effects"]
-        super().__init__(explain(result["error"], self.effects))
-
-
-class InvalidArgs(CallFailed):
-    """See the catalogue: invalid_args."""
-
-    code = Code.INVALID_ARGS
-
-
-class NotFound(CallFailed):
-    """See the catalogue: not_found."""
-
-    code = Code.NOT_FOUND
-
-
-class Denied(CallFailed):
-    """See the catalogue: denied."""
-
-    code = Code.DENIED
-
-
-class Refused(CallFailed):
-    """See the catalogue: refused."""
-
-    code = Code.REFUSED
-
-
-class Stale(CallFailed):
-    """See the catalogue: stale."""
-
-    code = Code.STALE
-
-
-class PreconditionFailed(CallFailed):
-    """See the catalogue: precondition_failed."""
-
-    code = Code.PRECONDITION_FAILED
-
-
-class Expired(CallFailed):
-    """See the catalogue: expired."""
-
-    code = Code.EXPIRED
-
-
-class KeyConflict(CallFailed):
-    """See the catalogue: key_conflict."""
-
-    code = Code.KEY_CONFLICT
-
-
-class KeyExpired(CallFailed):
-    """See the catalogue: key_expired."""
-
-    code = Code.KEY_EXPIRED
-
-
-class RateLimited(CallFailed):
-    """See the catalogue: rate_limited."""
-
-    code = Code.RATE_LIMITED
-
-
-class Busy(CallFailed):
-    """See the catalogue: busy."""
-
-    code = Code.BUSY
-
-
-class Unavailable(CallFailed):
-    """See the catalogue: unavailable."""
-
-    code = Code.UNAVAILABLE
-
-
-class BusFault(CallFailed):
-    """See the catalogue: bus_fault."""
-
-    code = Code.BUS_FAULT
-
-
-class Timeout(CallFailed):
-    """See the catalogue: timeout."""
-
-    code = Code.TIMEOUT
-
-
-class OutcomeUnknown(CallFailed):
-    """See the catalogue: outcome_unknown."""
-
-    code = Code.OUTCOME_UNKNOWN
-
-
-class ValueLost(CallFailed):
-    """See the catalogue: value_lost."""
-
-    code = Code.VALUE_LOST
-
-
-class NotApplied(CallFailed):
-    """See the catalogue: not_applied."""
-
-    code = Code.NOT_APPLIED
-
-
-class Held(CallFailed):
-    """See the catalogue: held."""
-
-    code = Code.HELD
-
-
-class RunHalted(CallFailed):
-    """See the catalogue: run_halted."""
-
-    code = Code.RUN_HALTED
-
-
-class ApprovalDenied(CallFailed):
-    """See the catalogue: approval_denied."""
-
-    code = Code.APPROVAL_DENIED
-
-
-class ApprovalExpired(CallFailed):
-    """See the catalogue: approval_expired."""
-
-    code = Code.APPROVAL_EXPIRED
-
-
-class StoreFailed(CallFailed):
-    """See the catalogue: store_failed."""
-
-    code = Code.STORE_FAILED
-
-
-class Internal(CallFailed):
-    """See the catalogue: internal."""
-
-    code = Code.INTERNAL
-
-
-ALL_FAILURES: tuple[type[CallFailed], ...] = (
-    InvalidArgs, NotFound, Denied, Refused, Stale, PreconditionFailed, Expired, KeyConflict, KeyExpired, RateLimited,
-    Busy, Unavailable, BusFault, Timeout, OutcomeUnknown, ValueLost, NotApplied, Held, RunHalted, ApprovalDenied,
-    ApprovalExpired, StoreFailed, Internal,
-)  # fmt: skip
-FAILURES: dict[Code, type[CallFailed]] = {kind.code: kind for kind in ALL_FAILURES}
+    return update_wrapper(method, make)
 
 
 class Client:
-    """One connection to the daemon.
+    """The daemon, from a program that may wait.
+
+    Not safe for several threads at once: give each its own.
 
     Args:
         directory: where the sockets are; None: found as the command line finds it.
         role: which of the two sockets.
-        timeout_s: how long to wait for any one reply; None: for ever.
+        timeout_s: how long to wait for any one reply; None: for ever. Giving up cancels nothing.
+
+    Raises:
+        NoDaemon: nobody listens.
     """
 
     def __init__(
-        self, directory: str | Path | None = None, role: Role = "agent", timeout_s: float | None = None
+        self, directory: str | os.PathLike[str] | None = None, role: Role = "agent", timeout_s: float | None = None
     ) -> None:
-        path = socket_path(socket_directory(None if directory is None else str(directory)), role)
-        self._session = Session()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.connect(str(path))  # blocking: with a time-out a full backlog would be an error (EAGAIN)
-        except OSError as error:
-            self._socket.close()
-            raise NoDaemon(f"no daemon on {path}: {error.strerror or error}; start one with hwtool serve") from error
-        self._socket.settimeout(timeout_s)
+        self._where = (directory, role, timeout_s)
+        self._connection: Connection | None = Connection(*self._where)
+        self._prefix: str | None = None
 
     def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
+        """Hang up; what was begun goes on under its key."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def __enter__(self) -> Self:
         return self
@@ -222,126 +71,166 @@ class Client:
     ) -> None:
         self.close()
 
-    def post(self, method: str, params: Mapping[str, Any] | None = None) -> int:
-        """Send a request without waiting for its reply; answers its number.
+    def perform(self, call: Call[T]) -> T:
+        """Carry out a call.
 
         Raises:
-            ConnectionLost: it could not be sent whole.
+            CallFailed: the daemon says so; the subclass says which error.
+            NoDaemon, ConnectionLost, NeverSent, NoReply: as hwtool.losses tells.
         """
-        number, line = self._session.request(method, dict(params or {}))
+        talk = conversation(call)
         try:
-            self._socket.sendall(line)
-        except OSError as error:
-            raise ConnectionLost(f"{method}: {error}") from error
-        return number
+            step = next(talk)
+            while True:
+                try:
+                    answer = self._done(step)
+                except Exception as error:  # noqa: BLE001  # whatever it is: what follows from it is decided there
+                    step = talk.throw(error)
+                else:
+                    step = talk.send(answer)
+        except StopIteration as end:
+            made: T = end.value
+            return made
 
-    def events(self, deadline_s: float | None = None) -> Iterator[dict[str, Any]]:
-        """Events of this connection's subscriptions as they come, until a time of the monotonic clock.
-
-        Raises:
-            TimeoutError: the deadline has passed.
-            ConnectionLost: the daemon went away.
-        """
-        while True:
-            while self._session.events:
-                yield self._session.events.pop(0)
-            rest_s = None if deadline_s is None else deadline_s - time.monotonic()
-            if rest_s is not None and rest_s <= 0:
-                raise TimeoutError
-            self._socket.settimeout(rest_s)
-            try:
-                data = self._socket.recv(1 << 16)
-            except TimeoutError:
-                raise
-            except OSError as error:
-                raise ConnectionLost(f"events: {error}") from error
-            if not data:
-                raise ConnectionLost("the daemon hung up")
-            self._session.feed(data)
+    def _done(self, step: Step) -> dict[str, Any] | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        if isinstance(step, Ask):
+            if self._connection is None:
+                raise ConnectionLost("there is no connection")
+            return self._connection.ask(step.method, step.params)
+        if self._connection is None or self._connection.ended():
+            self.close()
+            self._prefix = None
+            self._connection = Connection(*self._where)
+        return None
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One request and its result, whatever it is.
+        """One request as it is, and its result whatever it is, as plain JSON: for what has no method here.
 
         Raises:
-            ConnectionLost: the daemon went away after the request was sent.
-            ProtocolError: the envelope was refused.
+            ConnectionLost: the daemon went away after the request was sent; nothing is asked about it.
         """
-        number = self.post(method, params)
+        check_key(Call(method, params or {}, lambda result: result))
+        if self._connection is None or self._connection.ended():
+            self.close()
+            self._connection = Connection(*self._where)
+        return self._connection.ask(method, params)
+
+    def new_key(self) -> str:
+        """A fresh key that begins with this connection's prefix, so that it is nobody else's."""
+        if self._prefix is None:
+            self._prefix = str(self.describe()["key_prefix"])
+        return new_key(self._prefix)
+
+    describe = _blocking(calls.describe)
+    discover = _blocking(calls.discover)
+    devices = _blocking(calls.devices)
+    find = _blocking(calls.find)
+    contract = _blocking(calls.contract)
+    read = _blocking(calls.read)
+    dump = _blocking(calls.dump)
+    plan = _blocking(calls.plan)
+    op_get = _blocking(calls.op_get)
+    op_wait = _blocking(calls.op_wait)
+    journal = _blocking(calls.journal)
+    metrics = _blocking(calls.metrics)
+    read_effectful = _blocking(calls.read_effectful)
+    write = _blocking(calls.write)
+    write_group = _blocking(calls.write_group)
+    update = _blocking(calls.update)
+    sequence = _blocking(calls.sequence)
+    named_sequence = _blocking(calls.named_sequence)
+    safe_state = _blocking(calls.safe_state)
+    run_start = _blocking(calls.run_start)
+    run_finish = _blocking(calls.run_finish)
+    run_acknowledge = _blocking(calls.run_acknowledge)
+    lease_acquire = _blocking(calls.lease_acquire)
+    lease_release = _blocking(calls.lease_release)
+    approvals = _blocking(calls.approvals)
+    approval_show = _blocking(calls.approval_show)
+    approve = _blocking(calls.approve)
+    deny = _blocking(calls.deny)
+    settle = _blocking(calls.settle)
+    hold = _blocking(calls.hold)
+    release = _blocking(calls.release)
+    policy = _blocking(calls.policy)
+    reload = _blocking(calls.reload)
+    freeze = _blocking(calls.freeze)
+    thaw = _blocking(calls.thaw)
+
+    @contextmanager
+    def run(self, name: str) -> Iterator[Object]:
+        """A run: calls inside belong to it, and it has to end as `succeeded`.
+
+        Left by an error, it is finished only if the error came from the daemon, which then knows why it failed; any
+        other leaves it unfinished, since the daemon would call it succeeded.
+
+        Raises:
+            RunFailed: nothing was raised inside, and yet something was left unhandled or is unknown.
+        """
+        begun = self.run_start(name)
+        token = RUN.set(begun["id"])
         try:
-            while (result := self._session.result(number)) is None:
-                data = self._socket.recv(1 << 16)
-                if not data:
-                    raise ConnectionLost(f"the daemon hung up during {method}")
-                self._session.feed(data)
-        except OSError as error:
-            raise ConnectionLost(f"{method}: {error}") from error
-        return result
+            yield begun
+        except CallFailed as error:
+            error.add_note(run_note(self.run_finish(begun["id"])))
+            raise
+        except BaseException as error:
+            error.add_note(f"run {begun['id']} ({name}) is left unfinished")
+            raise
+        finally:
+            RUN.reset(token)
+        check_run(self.run_finish(begun["id"]))
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """One request; members that are None are left out.
+    @contextmanager
+    def lease(self, device: str, *, ttl_ms: int) -> Iterator[None]:
+        """A device for this caller alone, for so long at most; given back at the end."""
+        self.lease_acquire(device, ttl_ms=ttl_ms)
+        try:
+            yield
+        finally:
+            self.lease_release(device)
+
+    @contextmanager
+    def subscribe(
+        self,
+        *registers: str,
+        interval_ms: int | None = None,
+        when: Mapping[str, Any] | None = None,
+        kinds: Sequence[str] | None = None,
+    ) -> Iterator[Iterator[Event]]:
+        """Events as they come, on a connection of their own: values that change, operations, holds, runs.
+
+        Args:
+            registers: clean ones of one device, looked at every `interval_ms`.
+            when: {register, above, below, changed}: told when it comes true.
+            kinds: of what the journal records: op, hold, run; without registers all of them.
 
         Raises:
-            CallFailed: the result's status is failed; the subclass says which error.
-            ConnectionLost: the daemon went away after the request was sent.
+            CallFailed: the subscription was refused. The iterator raises ConnectionLost when the daemon goes away.
         """
-        return self._checked(self.ask(method, {name: value for name, value in params.items() if value is not None}))
+        with Client(*self._where) as mine:
+            mine.perform(calls.subscribe(*registers, interval_ms=interval_ms, when=when, kinds=kinds))
+            yield mine._events()
 
-    @staticmethod
-    def _checked(result: dict[str, Any]) -> dict[str, Any]:
-        if result["status"] == "failed":
-            error = parse(result["error"])
-            raise FAILURES[Code(error["code"])](result) if error is not None else CallFailed(result)
-        return result
+    def _events(self) -> Iterator[Event]:
+        if self._connection is not None:
+            yield from map(Event, self._connection.events())
 
-    def describe(self, topic: str | None = None) -> dict[str, Any]:
-        """Who the daemon is, and what this connection may do."""
-        return self.call("describe", topic=topic)
 
-    def devices(self) -> list[dict[str, Any]]:
-        """Every device of the board."""
-        found: list[dict[str, Any]] = self.call("device.list")["devices"]
-        return found
+def run_note(run: Object) -> str:
+    """How a run ended, for people."""
+    why = f": {run['failed_by']}" if run.get("failed_by") else ""
+    return f"run {run['id']} ({run['name']}) {run['status']}{why}"
 
-    def find(self, query: str = "", device: str | None = None) -> list[dict[str, Any]]:
-        """Registers that match."""
-        found: list[dict[str, Any]] = self.call("reg.find", query=query, device=device)["matches"]
-        return found
 
-    def read(self, *registers: str) -> list[dict[str, Any]]:
-        """Clean reads of one device; may be repeated."""
-        values: list[dict[str, Any]] = self.call("reg.read", registers=list(registers))["values"]
-        return values
+def check_run(run: Object) -> None:
+    """A run has to have succeeded.
 
-    def read_effectful(self, register: str, *, key: str, count: int | None = None, **more: Any) -> dict[str, Any]:
-        """A read that changes the device, once under this key."""
-        return self.call("reg.read_effectful", register=register, key=key, count=count, **more)
-
-    def write(self, register: str, value: int | str | dict[str, str], *, key: str, **more: Any) -> dict[str, Any]:
-        """Write a whole register, once under this key."""
-        return self.call("reg.write", register=register, value=value, key=key, **more)
-
-    def update(self, register: str, fields: Mapping[str, Any], *, key: str, **more: Any) -> dict[str, Any]:
-        """Change fields of a register, once under this key."""
-        return self.call("reg.update", register=register, fields=dict(fields), key=key, **more)
-
-    def sequence(self, steps: Sequence[Mapping[str, Any]], *, key: str, **more: Any) -> dict[str, Any]:
-        """Steps on one bus under one key, until the first that is not proven."""
-        return self.call("sequence.run", steps=[dict(step) for step in steps], key=key, **more)
-
-    def named_sequence(self, name: str, *, key: str, **more: Any) -> dict[str, Any]:
-        """A sequence of a device's contract, `DEVICE.SEQUENCE`; `params` are the values it asks for."""
-        return self.call("sequence.run", sequence=name, key=key, **more)
-
-    def safe_state(self, device: str, *, key: str, **more: Any) -> dict[str, Any]:
-        """Write what the board lists as safe for a device, at once and past whatever holds it."""
-        return self.call("device.safe_state", device=device, key=key, **more)
-
-    def plan(self, planned: str, **params: Any) -> list[dict[str, Any]]:
-        """The exact transfers that a keyed request (`planned`: its method) would send."""
-        result = self.ask("reg.plan", {"method": planned, "params": params})
-        transfers: list[dict[str, Any]] = self._checked(result)["transfers"]
-        return transfers
-
-    def op_get(self, *, id: int | None = None, key: str | None = None, verify: bool | None = None) -> dict[str, Any]:
-        """What became of an operation; raises as its own request would."""
-        return self.call("op.get", id=id, key=key, verify=verify)
+    Raises:
+        RunFailed: it has not.
+    """
+    if run["status"] != "succeeded":
+        raise RunFailed(run, run_note(run))

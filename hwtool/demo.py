@@ -20,7 +20,8 @@ from typing import Any, Final
 import click
 
 from hwtool.bench import BENCH
-from hwtool.client import Client, ConnectionLost, NoDaemon
+from hwtool.connection import Connection
+from hwtool.losses import ConnectionLost, NoDaemon
 from hwtool.session import ProtocolError
 from hwtool.timeline import timeline
 from hwtool_contracts.errors import explain
@@ -40,7 +41,7 @@ class Story:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._daemon: subprocess.Popen[bytes] | None = None
-        self._clients: list[Client] = []
+        self._clients: list[Connection] = []
         self._sims: dict[str, SimConnection] = {}
         self.steps = 0
 
@@ -57,11 +58,11 @@ class Story:
             bus: SimConnection(str(self._directory / "store" / f"sim-{bus}.sock")) for bus in ("i2c0", "line0")
         }
 
-    def _connect(self, role: Any) -> Client:
+    def _connect(self, role: Any) -> Connection:
         deadline_s = time.monotonic() + START_LIMIT_S
         while True:
             try:
-                return Client(self._directory / "run", role, timeout_s=START_LIMIT_S)
+                return Connection(self._directory / "run", role, timeout_s=START_LIMIT_S)
             except NoDaemon:
                 if (self._daemon is not None and self._daemon.poll() is not None) or time.monotonic() > deadline_s:
                     log = (self._directory / "daemon.log").read_text(encoding="utf-8")

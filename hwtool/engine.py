@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from hwtool import catalogue, journal_files, leases, reading, snapshot
+from hwtool.admission import KeyedParams
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
@@ -44,6 +45,7 @@ from hwtool_contracts.messages import (
     METHODS,
     ApprovalParams,
     ApproveParams,
+    AskedRequest,
     ContractParams,
     DenyParams,
     DescribeParams,
@@ -234,6 +236,10 @@ class Engine:
                 return await self._keyed.submit(caller, params)
             case PlanParams():
                 return await self._plan(caller, params)
+            case OpGetParams(key=str(key), request=AskedRequest(method=asked, params=inner)):
+                return await self._keyed.recorded(
+                    caller, _keyed_params(asked, {**inner, "key": key}, "$.request.params")
+                )
             case OpGetParams():
                 return await self._history.op_get(caller, params)
             case OpWaitParams():
@@ -301,14 +307,7 @@ class Engine:
 
     async def _plan(self, caller: Caller, params: PlanParams) -> Result:
         inner = {"key": PLAN_KEY, **params.params, "dry_run": True}
-        decoded = _decoded(inner, METHODS[params.method].params, "$.params")
-        match decoded:
-            case ReadEffectfulParams() | WriteParams() | UpdateParams() | SequenceParams():
-                result = await self._keyed.submit(caller, decoded)
-            case SafeStateParams():
-                result = await self._keyed.submit(caller, decoded)
-            case _:
-                raise DomainError(Code.INTERNAL, f"{params.method} cannot be planned")
+        result = await self._keyed.submit(caller, _keyed_params(params.method, inner, "$.params"))
         if result.key == PLAN_KEY:
             result.key = None
         return result
@@ -406,6 +405,20 @@ async def _check_kind(store: Store, board: Board) -> None:
     found = await asyncio.wrap_future(store.submit(lambda conn: set_meta_once(conn, "buses", kind)))
     if found != kind:
         raise StoreRefused(f"this store was used with {found} buses; board {board.name} has {kind} ones: use another")
+
+
+def _keyed_params(method: str, params: dict[str, Any], root: str) -> KeyedParams:
+    """The parameters of a keyed method that stand inside those of another.
+
+    Raises:
+        DomainError: invalid_args.
+    """
+    decoded = _decoded(params, METHODS[method].params, root)
+    match decoded:
+        case ReadEffectfulParams() | WriteParams() | UpdateParams() | SequenceParams() | SafeStateParams():
+            return decoded
+        case _:
+            raise DomainError(Code.INTERNAL, f"{method} has no key")
 
 
 def _unsure(devices: list[Device]) -> None:

@@ -110,6 +110,33 @@ class KeyedOperations:
         # who joined gets the outcome of the other's request, if it came so far as to have one
         return msgspec.structs.replace(result, replayed=True) if joined and result.id is not None else result
 
+    async def recorded(self, caller: Caller, params: KeyedParams) -> Result:
+        """What the key of a request answers to it, from the record alone: nothing is begun, granted or repeated.
+
+        Raises:
+            DomainError: not_found, nothing was ever sent under the key; or key_expired.
+        """
+        request = request_of(self._daemon, caller, params)
+        running = self._running.get((caller.principal, params.key))
+        found = await self._look_up(request)
+        if found is None and running is None:
+            message = f"no operation {params.key}: never sent"
+            hint = "nothing was sent to the device under this key; the same request may be made again with it"
+            raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=params.key, suggestions=[])
+        if found is None or (running is not None and not isinstance(found, Tombstone) and found.state == "INTENT"):
+            if running is not None and (request.error is not None or running.request.digest != request.digest):
+                return self._conflict(request, running.request.content, "unknown", None)
+            return self._daemon.dressed(in_progress(params.key, None if found is None else found.op_id), request.device)
+        if isinstance(found, Tombstone):
+            raise _pruned(request, found)
+        if found.state != "PENDING":
+            return self._daemon.dressed(self._of_row(request, found), request.device)
+        if request.error is not None or found.digest != request.digest:
+            return self._conflict(request, found.request["content"], "none", found)
+        return self._daemon.dressed(
+            pending(found.op_id, found.key, "it waits for an operator's approval"), request.device
+        )
+
     async def _answer(self, request: Request, looked_up: asyncio.Event) -> Result:
         """The whole life; every way out is a result."""
         params = request.params
@@ -131,8 +158,7 @@ class KeyedOperations:
         found = await self._look_up(request)
         looked_up.set()
         if isinstance(found, Tombstone):
-            message = f"key {request.params.key} was used; its record has been pruned (verdict {found.verdict})"
-            raise DomainError(Code.KEY_EXPIRED, message, key=request.params.key, verdict=found.verdict)
+            raise _pruned(request, found)
         if found is not None and found.state != "PENDING":
             return self._of_row(request, found)
         if found is not None and (request.error is not None or found.digest != request.digest):
@@ -247,6 +273,11 @@ class KeyedOperations:
                 device.lock.release()
         finally:
             leave(device, request.caller.principal)
+
+
+def _pruned(request: Request, found: Tombstone) -> DomainError:
+    message = f"key {request.params.key} was used; its record has been pruned (verdict {found.verdict})"
+    return DomainError(Code.KEY_EXPIRED, message, key=request.params.key, verdict=found.verdict)
 
 
 def _repeatable(params: KeyedParams) -> dict[str, Any]:

@@ -260,7 +260,7 @@ class Server:
     def __init__(self, engine: Engine, directory: Path) -> None:
         self.engine = engine
         self.directory = directory
-        self.system_install = directory == SYSTEM_DIRECTORY
+        self.system_install = str(directory) == SYSTEM_DIRECTORY
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
@@ -286,8 +286,9 @@ class Server:
                 server = await asyncio.get_running_loop().create_unix_server(make_passed, sock=passed[role])
                 self._servers.append(server)
                 continue
-            bound = _bind(socket_path(self.directory, role), OPERATOR_GROUP if role == "operator" else AGENT_GROUP)
-            self._bound.append(socket_path(self.directory, role))
+            path = Path(socket_path(str(self.directory), role))
+            bound = _bind(path, OPERATOR_GROUP if role == "operator" else AGENT_GROUP)
+            self._bound.append(path)
             make: Callable[[], Connection] = _maker(self, role)
             self._servers.append(await asyncio.get_running_loop().create_unix_server(make, sock=bound, backlog=BACKLOG))
 
@@ -526,7 +527,7 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
 
 def default_store(directory: Path) -> Path:
     """Where the store is unless told: the system's place for the system install, else the user's state directory."""
-    if directory == SYSTEM_DIRECTORY:
+    if str(directory) == SYSTEM_DIRECTORY:
         return Path("/var/lib/hwtool")
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local" / "state") / "hwtool"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any, Final, Literal
 
 MAX_LINE_BYTES: Final = 1 << 20
 MAX_REPLY_BYTES: Final = 64 << 20
-SYSTEM_DIRECTORY: Final = Path("/run/hwtool")
+SYSTEM_DIRECTORY: Final = "/run/hwtool"
 Role = Literal["agent", "operator"]
 
 
@@ -32,6 +31,7 @@ class Session:
         self._next_id = 1
         self._buffer = b""
         self._skipping = False
+        self._forgotten: set[int] = set()
         self.replies: dict[int, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []
 
@@ -89,9 +89,16 @@ class Session:
             return
         number = envelope.get("id")
         if isinstance(number, int) and not isinstance(number, bool):
-            self.replies[number] = envelope
+            if number in self._forgotten:
+                self._forgotten.discard(number)
+            else:
+                self.replies[number] = envelope
         elif "error" in envelope:
             raise _refused(envelope["error"])
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for the result of a request any more: it is dropped when it comes."""
+        self._forgotten.add(number)
 
     def result(self, number: int) -> dict[str, Any] | None:
         """The result of a request, None if it has not come.
@@ -118,17 +125,17 @@ def _refused(error: object) -> ProtocolError:
     return ProtocolError(str(error.get("message")), code if isinstance(code, int) else None)
 
 
-def socket_directory(option: str | None) -> Path:
+def socket_directory(option: str | None) -> str:
     """Where the sockets are: the option, HWTOOL_SOCKET, the runtime directory, the system's directory."""
     if option:
-        return Path(option)
+        return option
     if os.environ.get("HWTOOL_SOCKET"):
-        return Path(os.environ["HWTOOL_SOCKET"])
+        return os.environ["HWTOOL_SOCKET"]
     if os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(os.environ["XDG_RUNTIME_DIR"]) / "hwtool"
+        return os.path.join(os.environ["XDG_RUNTIME_DIR"], "hwtool")  # noqa: PTH118  # pathlib costs every start
     return SYSTEM_DIRECTORY
 
 
-def socket_path(directory: Path, role: Role) -> Path:
+def socket_path(directory: str, role: Role) -> str:
     """The socket of a role in a directory."""
-    return directory / f"{role}.sock"
+    return os.path.join(directory, f"{role}.sock")  # noqa: PTH118

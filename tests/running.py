@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from hwtool.client import Client, NoDaemon
+from hwtool.client import Client
 from hwtool.config import load_board
+from hwtool.connection import Connection
+from hwtool.losses import NoDaemon
 from hwtool_contracts.model import Contract
 from hwtool_sim.process import SimConnection
 from tests.agreement import disagreements, record_of
@@ -75,8 +77,12 @@ class RunningDaemon:
         """What it said on stderr."""
         return (self.directory / "log").read_text(encoding="utf-8")
 
-    def client(self, role: Literal["agent", "operator"] = "agent") -> Client:
-        """A connection."""
+    def client(self, role: Literal["agent", "operator"] = "agent") -> Connection:
+        """A connection as it is: requests and results as plain JSON."""
+        return Connection(self.sockets, role, timeout_s=LIMIT_S)
+
+    def hw(self, role: Literal["agent", "operator"] = "agent") -> Client:
+        """The typed client."""
         return Client(self.sockets, role, timeout_s=LIMIT_S)
 
     def wait(self) -> int:

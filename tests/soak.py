@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hwtool.client import Client, ConnectionLost, NoDaemon
+from hwtool.connection import Connection
+from hwtool.losses import ConnectionLost, NoDaemon
 from hwtool.session import ProtocolError
 from hwtool_contracts.errors import parse
 from hwtool_sim.process import SimConnection
@@ -149,7 +150,7 @@ def settler(daemon: RunningDaemon, until_s: float, seed: int, told: Told) -> Non
             time.sleep(0.05)
 
 
-def _settle(client: Client, chance: random.Random, told: Told) -> None:
+def _settle(client: Connection, chance: random.Random, told: Told) -> None:
     for entry in client.ask("journal.read", {"limit": 100}).get("entries") or []:
         if entry["what"] != "unknown" or entry["op"] is None:
             continue

@@ -64,8 +64,8 @@ def test_contract_of_the_manual_when_it_is_run_then_its_fifo_can_be_filled_and_r
         sim = SimConnection(str(daemon.store / "sim-b.sock"))
         sim.ask({"control": "push", "address": 48, "register": "DATA", "elements": [1, 2]})
         sim.close()
-        with daemon.client() as client:
-            assert client.read("sensor.LEVEL")[0]["raw"] == "0x02"
+        with daemon.hw() as client:
+            assert client.read("sensor.LEVEL").value.raw == "0x02"
             taken = client.read_effectful("sensor.DATA", key="manual-0001", count=2)
-            assert [v["raw"] for v in taken["values"]] == ["0x01", "0x02"]
-            assert client.update("sensor.CONTROL", {"ENABLE": "on"}, key="manual-0002")["effects"] == "applied"
+            assert [v.raw for v in taken] == ["0x01", "0x02"]
+            assert client.update("sensor.CONTROL", {"ENABLE": "on"}, key="manual-0002").effects == "applied"

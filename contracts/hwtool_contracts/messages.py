@@ -201,23 +201,41 @@ class SequenceParams(_Queued, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("params go with sequence")
 
 
+KeyedMethod = Literal["reg.read_effectful", "reg.write", "reg.update", "sequence.run", "device.safe_state"]
+
+
 class PlanParams(Struct, forbid_unknown_fields=True):
     """`reg.plan`: what the request would send, without sending it."""
 
-    method: Literal["reg.read_effectful", "reg.write", "reg.update", "sequence.run", "device.safe_state"]
+    method: KeyedMethod
+    params: dict[str, Any]
+
+
+class AskedRequest(Struct, forbid_unknown_fields=True):
+    """A keyed request as it was sent, of which only the record is asked."""
+
+    method: KeyedMethod
     params: dict[str, Any]
 
 
 class OpGetParams(Struct, forbid_unknown_fields=True):
-    """`op.get`, by id or by key."""
+    """`op.get`, by id or by key.
+
+    Attributes:
+        request: with `key`: the request whose reply was lost. The answer is what the key would answer to it, a
+            `key_conflict` if the key belongs to another one, and nothing is started by asking.
+    """
 
     id: Number | None = None
     key: OpKey | None = None
     verify: bool = False
+    request: AskedRequest | None = None
 
     def __post_init__(self) -> None:
         if (self.id is None) == (self.key is None):
             raise ValueError("exactly one of id and key")
+        if self.request is not None and (self.key is None or self.verify):
+            raise ValueError("request goes with key, and without verify")
 
 
 class OpWaitParams(Struct, forbid_unknown_fields=True):

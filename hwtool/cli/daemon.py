@@ -61,7 +61,7 @@ def serve(
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
     loaded = loaded_from(board) if board is not None else bench()
-    directory = socket_directory(socket_)
+    directory = Path(socket_directory(socket_))
     log_to_stderr(log_format)
     reread = None if board is None else partial(load_board, board)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from hwtool.cli.link import finish, json_option, link, socket_option, usage
-from hwtool.client import Client
+from hwtool.connection import Connection
 from hwtool.timeline import timeline
 
 
@@ -82,7 +82,7 @@ def verify(paths: tuple[str, ...]) -> None:
     sys.exit(1 if faults else 0)
 
 
-def _follow(client: Client, entries: list[dict[str, Any]], device: str | None, as_json: bool) -> None:
+def _follow(client: Connection, entries: list[dict[str, Any]], device: str | None, as_json: bool) -> None:
     """The entries that are there, then those that come; each once."""
     last = 0
 

@@ -13,7 +13,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from hwtool.client import Client, ConnectionLost, NoDaemon
+from hwtool.connection import Connection
+from hwtool.losses import ConnectionLost, NoDaemon
 from hwtool.session import ProtocolError, Role
 from hwtool_contracts.errors import exit_code, explain, parse
 
@@ -34,10 +35,10 @@ def json_option(function: F) -> F:
 
 
 @contextmanager
-def link(socket_: str | None, role: Role = "agent", key: str | None = None) -> Iterator[Client]:
+def link(socket_: str | None, role: Role = "agent", key: str | None = None) -> Iterator[Connection]:
     """A connection; what goes wrong with it ends the program with the codes of the manual."""
     try:
-        with Client(socket_, role) as client:
+        with Connection(socket_, role) as client:
             yield client
     except NoDaemon as error:
         complain(str(error), 6)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from hwtool.cli.link import finish, json_option, link, number, socket_option, table, usage
-from hwtool.client import Client
+from hwtool.connection import Connection
 from hwtool_contracts.errors import exit_code
 
 VERDICTS = ["applied", "satisfied", "not_applied", "partial", "lost", "superseded", "abandoned"]
@@ -80,7 +80,7 @@ def approvals(watch: bool, socket_: str | None, as_json: bool) -> None:
         _watch(client, listed["approvals"], as_json)
 
 
-def _watch(client: Client, waiting: list[dict[str, Any]], as_json: bool) -> NoReturn:
+def _watch(client: Connection, waiting: list[dict[str, Any]], as_json: bool) -> NoReturn:
     """What waits, then each request that comes; what has been decided is told too."""
     known = set()
 
@@ -148,7 +148,7 @@ def approve(number: int, code: str | None, socket_: str | None, as_json: bool) -
         finish(client.ask("approval.approve", {"approval": number, "code": code}), as_json)
 
 
-def _asked(client: Client, number: int, as_json: bool) -> str:
+def _asked(client: Connection, number: int, as_json: bool) -> str:
     result = client.ask("approval.show", {"approval": number})
     if result["status"] == "failed" or as_json:
         finish(result, as_json)

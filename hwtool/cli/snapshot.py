@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 
 from hwtool.cli.link import complain, finish, json_option, link, minted, number, socket_option, usage
-from hwtool.client import Client
+from hwtool.connection import Connection
 
 MOST_STEPS: Final = 64
 HEAD: Final = ("device", "contract", "contract_digest", "generation", "at")
@@ -35,7 +35,7 @@ def dump(device: str, registers: tuple[str, ...], output: str | None, socket_: s
         result = client.ask("device.dump", params)
         if as_json or result["status"] == "failed":
             finish(result, as_json)
-        contract = next(d["contract"] for d in client.devices() if d["name"] == device)
+        contract = next(d["contract"] for d in client.ask("device.list")["devices"] if d["name"] == device)
         text = written(device, contract, result)
         if output is None:
             click.echo(text, nl=False)
@@ -121,7 +121,7 @@ def diff(
     sys.exit(1 if told["left_out"] or (exit_code and told["differences"]) else 0)
 
 
-def _compared(client: Client, picture: dict[str, Any], device: str, as_json: bool) -> dict[str, Any]:
+def _compared(client: Connection, picture: dict[str, Any], device: str, as_json: bool) -> dict[str, Any]:
     """The device against a picture; an error ends the program."""
     result = client.ask("device.dump", {"device": device, "compare": picture["values"]})
     if result["status"] == "failed":

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from hwtool.cli.link import complain, finish, json_option, link, number, socket_option, usage
-from hwtool.client import Client
+from hwtool.connection import Connection
 
 CONDITION = re.compile(r"([^<>=!]+?)\s*(>|<|=)\s*([-+]?[0-9A-Fa-fxX.]+|[A-Za-z_]\w*)\s*([A-Za-zµ°%Ω/]*)")
 
@@ -66,7 +66,7 @@ def _condition(text: str, registers: tuple[str, ...]) -> tuple[str, str, str]:
     return name, sign, value
 
 
-def _follow(client: Client, condition: tuple[str, str, str] | None, timeout_s: float | None, as_json: bool) -> None:
+def _follow(client: Connection, condition: tuple[str, str, str] | None, timeout_s: float | None, as_json: bool) -> None:
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
     try:
         for event in client.events(deadline_s):

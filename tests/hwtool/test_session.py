@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,12 +231,12 @@ def test_socket_directory_when_looked_for_then_option_environment_runtime_system
             monkeypatch.delenv(name, raising=False)
         else:
             monkeypatch.setenv(name, value)
-    assert socket_directory(option) == Path(directory)
+    assert socket_directory(option) == directory
 
 
 def test_socket_path_when_of_a_role_then_named_after_it() -> None:
-    assert socket_path(Path("/run/hwtool"), "agent") == Path("/run/hwtool/agent.sock")
-    assert socket_path(Path("/run/hwtool"), "operator") == Path("/run/hwtool/operator.sock")
+    assert socket_path("/run/hwtool", "agent") == "/run/hwtool/agent.sock"
+    assert socket_path("/run/hwtool", "operator") == "/run/hwtool/operator.sock"
 
 
 @pytest.mark.parametrize("line", [b'{"id": true, "result": {}}', b'{"method": "event", "params": [1]}'])

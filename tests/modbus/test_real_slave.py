@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hwtool.client import ConnectionLost
+from hwtool.losses import ConnectionLost
 from tests.modbus.wire import Wire
 from tests.running import RunningDaemon, command_line
 

@@ -76,18 +76,18 @@ def counts(folder: Path, bus: str, address: str) -> dict[str, int]:
 def test_sim_when_daemons_join_die_and_come_again_then_the_chips_count_on_their_own(folder: Path) -> None:
     text = (folder / "board.toml").read_text()
     with RunningSimulator(folder / "board.toml"), RunningDaemon(text) as daemon:
-        with daemon.client("operator") as client:
-            assert client.write("gpio.OLATA", 0x5A, key="stranger-0001")["effects"] == "applied"
-            assert client.read("other.OLATA")[0]["raw"] == "0x00"
-            assert client.read("meter.VOLTAGE")[0]["value"] == pytest.approx(230.1)
+        with daemon.hw("operator") as client:
+            assert client.write("gpio.OLATA", 0x5A, key="stranger-0001").effects == "applied"
+            assert client.read("other.OLATA").value.raw == "0x00"
+            assert client.read("meter.VOLTAGE").value.value == pytest.approx(230.1)
         daemon.kill()
         assert counts(folder, "i2c0", "0x20")["OLATA.write"] == 1
         daemon.start()
-        with daemon.client("operator") as client:
-            assert client.read("gpio.OLATA")[0]["raw"] == "0x5a"
+        with daemon.hw("operator") as client:
+            assert client.read("gpio.OLATA").value.raw == "0x5a"
             again = client.write("gpio.OLATA", 0x5A, key="stranger-0001")
-            assert (again["effects"], again["replayed"]) == ("applied", True)
-            assert client.read("meter.VOLTAGE")[0]["value"] == pytest.approx(230.1)
+            assert (again.effects, again.replayed) == ("applied", True)
+            assert client.read("meter.VOLTAGE").value.value == pytest.approx(230.1)
         assert counts(folder, "i2c0", "0x20")["OLATA.write"] == 1
         assert counts(folder, "i2c1", "0x20")["OLATA.read"] == 1
         assert counts(folder, "line0", "0x01")["VOLTAGE.read"] == 2

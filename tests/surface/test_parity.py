@@ -69,7 +69,18 @@ def test_verb_when_the_manual_is_searched_then_it_is_there(verb: str) -> None:
     assert any(f"hwtool {verb}" in page.read_text(encoding="utf-8") for page in pages), verb
 
 
-def test_client_when_it_is_imported_then_no_store_no_bus_and_no_engine_come_with_it() -> None:
-    heavy = ("sqlite", "serial", "hwtool_sim", "hwtool.engine")
-    code = f"import sys, hwtool.client; print([m for m in sys.modules if m.startswith({heavy})])"
+def test_client_when_it_is_imported_then_no_store_no_bus_no_sdk_and_no_engine_come_with_it() -> None:
+    own = (
+        "hwtool_sim",
+        "hwtool_store",
+        "hwtool_registers",
+        "hwtool_contracts.messages",
+        "hwtool.engine",
+        "hwtool.server",
+    )
+    theirs = ("sqlite", "serial", "smbus2", "pyftdi", "usb", "msgspec", "uvloop", "prometheus_client", "click", "mcp")
+    heavy = (*own, *theirs, "pydantic", "asyncio", "dataclasses", "pathlib")
+    code = (
+        f"import sys, hwtool; hwtool.Client, hwtool.new_key; print([m for m in sys.modules if m.startswith({heavy})])"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

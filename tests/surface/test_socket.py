@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hwtool.bench import BENCH, bench
-from hwtool.client import ConnectionLost, NoDaemon
+from hwtool.losses import ConnectionLost, NoDaemon
 from hwtool.server import _shortened
 from hwtool.session import ProtocolError
 from hwtool_contracts.messages import METHODS
@@ -66,7 +66,7 @@ def request(method: str, number: int = 1, **params: Any) -> bytes:
 
 def lives(daemon: RunningDaemon) -> bool:
     with daemon.client() as client:
-        return bool(client.read("uart.RXLVL")[0]["raw"] == "0x05")
+        return bool(client.ask("reg.read", {"registers": ["uart.RXLVL"]})["values"][0]["raw"] == "0x05")
 
 
 BROKEN_ENVELOPES = [
@@ -224,13 +224,13 @@ def test_operator_method_when_asked_on_the_agent_socket_then_denied(daemon: Runn
 
 def client_methods(daemon: RunningDaemon, role: Any) -> list[str]:
     with daemon.client(role) as client:
-        methods: list[str] = client.describe()["describe"]["methods"]
+        methods: list[str] = client.ask("describe")["describe"]["methods"]
         return methods
 
 
 def test_discover_when_asked_then_the_document_names_what_the_daemon_answers(daemon: RunningDaemon) -> None:
     with daemon.client() as client:
-        document = client.call("rpc.discover")["openrpc"]
+        document = client.ask("rpc.discover")["openrpc"]
         assert [m["name"] for m in document["methods"]] == list(METHODS)
         for method in METHODS:
             result = client.ask(method, {"surely": "unknown"})

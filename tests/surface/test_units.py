@@ -123,10 +123,10 @@ def test_freeze_when_the_daemon_is_restarted_then_it_still_holds() -> None:
 
 
 def test_python_when_it_runs_a_sequence_and_a_safe_state_then_as_the_command_line(daemon: RunningDaemon) -> None:
-    with daemon.client() as client:
-        done = client.sequence([{"do": "write", "register": "gpio.OLATB", "value": 9}], key="from-python-1")
-        assert (done["verdict"], done["values"][0]["raw"]) == ("applied", "0x09")
-        assert client.safe_state("gpio", key="from-python-2")["verdict"] == "applied"
+    with daemon.hw() as hw:
+        done = hw.sequence([{"do": "write", "register": "gpio.OLATB", "value": 9}], key="from-python-1")
+        assert (done.verdict, done.value.raw) == ("applied", "0x09")
+        assert hw.safe_state("gpio", key="from-python-2").verdict == "applied"
 
 
 METER = {"do": "write", "register": "meter.RELAY_PULSE_WIDTH", "value": {"scaled": "60", "unit": "ms"}}
