@@ -16,8 +16,9 @@ from hwtool.state import Daemon
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.judge import ReadJudgement, Refused
-from hwtool_contracts.messages import METHODS, FindParams, PolicyShowParams, Result, openrpc
+from hwtool_contracts.messages import METHODS, FindParams, PolicyShowParams, Result
 from hwtool_contracts.model import Field, Provenance, ReadSpec, Register, WriteSpec
+from hwtool_contracts.schema import openrpc
 from hwtool_contracts.shown import bits_of
 from hwtool_registers.bits import hexed
 

@@ -176,7 +176,7 @@ async def _compare_identity(device: Device, identity: Identity) -> None:
         place = None if name is None else find_place(device.contract, name)
         if place is None or name is None:
             continue
-        seen = await device.look(name)
+        seen, text = await device.look(name), None
         if (place[1] or place[0]).quantity.encoding is Encoding.TEXT:
             text = as_text(slot_of(place[1] or place[0], {}), seen)
             fits = identity.text is None or name != identity.register or text.startswith(identity.text)
@@ -191,9 +191,10 @@ async def _compare_identity(device: Device, identity: Identity) -> None:
             fits = not wanted or seen & mask in {w & mask for w in wanted}
             expected, found = ", ".join(f"{w:#x}" for w in sorted(wanted)), hex(seen)
         if not fits:
+            shown = "another text" if found is text else found  # what a device says in words stands in no message
             raise DomainError(
                 Code.STALE,
-                f"{device.name}: {name} is {found}; another device answers there",
+                f"{device.name}: {name} is {shown}; another device answers there",
                 hint="an operator checks what is connected, and corrects the board",
                 what="identity",
                 expected=expected,

@@ -75,7 +75,7 @@ def shown_value(
     judged: ReadJudgement | None = None,
     known: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """A register's value: raw, scaled or named, with its fields; bytes as hex, text as text.
+    """A register's value: raw, scaled or named, with its fields; bytes as hex; text as text, marked `untrusted`.
 
     `known`: what was read of the registers that say how values are to be understood.
     """
@@ -85,7 +85,7 @@ def shown_value(
         return shown | {"hex": raw.to_bytes(register.size_bytes, "big").hex()} | _judged(judged)
     shown["raw"] = hexed(raw, register.width_bits)
     if register.quantity.encoding is Encoding.TEXT:
-        return shown | {"text": as_text(slot, raw)} | _judged(judged)
+        return shown | {"text": as_text(slot, raw), "untrusted": True} | _judged(judged)
     plain = register.fields and register.quantity.scale is None and register.quantity.unit is None
     if not plain:
         shown |= _number(slot, raw)
@@ -107,9 +107,9 @@ def _judged(judged: ReadJudgement | None) -> dict[str, Any]:
 
 
 def brief(register: Register, raw: int) -> str:
-    """A value as a summary has it: hex, text, or so many bytes of a memory."""
+    """A value as a summary has it: hex, or so many bytes of a memory; never the words that a device says."""
     if register.quantity.encoding is Encoding.TEXT:
-        return repr(as_text(slot_of(register, {}), raw))
+        return f"text of {register.size_bytes} bytes"
     if register.quantity.encoding is Encoding.BYTES and register.size_bytes > 16:
         return f"{raw.to_bytes(register.size_bytes, 'big')[:16].hex()}… ({register.size_bytes} bytes)"
     return hexed(raw, register.width_bits)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Final
 
 from hwtool.board_keys import TABLES
 from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
 from hwtool_contracts.keys import reference
+from hwtool_contracts.schema import openrpc
 from tests.surface_tables import members, methods
 
 
@@ -46,7 +49,13 @@ def board() -> Iterator[str]:
     yield from reference(TABLES)
 
 
+def document() -> Iterator[str]:
+    """docs/openrpc.json."""
+    yield json.dumps(openrpc(metadata.version("hwtool")), indent=1)
+
+
 PAGES: Final = {
+    "openrpc": [document],
     "errors": [errors],
     "vocabulary": [read_effects, write_effects],
     "keys": [keys],

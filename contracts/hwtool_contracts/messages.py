@@ -498,37 +498,3 @@ class Result(Struct, kw_only=True):
     differences: list[dict[str, Any]] | UnsetType = UNSET
     subscription: int | UnsetType = UNSET
     text: str | UnsetType = UNSET
-
-
-def schemas() -> dict[str, Any]:
-    """JSON Schema of every parameter type and of the result, by type name."""
-    types = {method.params for method in METHODS.values()} | {Result}
-    ordered = sorted(types, key=lambda kind: kind.__name__)
-    _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
-    return dict(components)
-
-
-def openrpc(version: str) -> dict[str, Any]:
-    """The surface as an OpenRPC 1.2 document; each parameter by its name."""
-    components = schemas()
-    return {
-        "openrpc": "1.2.6",
-        "info": {"title": "hwtool", "version": version},
-        "methods": [
-            {
-                "name": name,
-                "summary": method.summary,
-                "paramStructure": "by-name",
-                "params": _params(components[method.params.__name__]),
-                "result": {"name": "result", "schema": {"$ref": "#/components/schemas/Result"}},
-                "x-role": "operator" if method.operator else "agent",
-            }
-            for name, method in METHODS.items()
-        ],
-        "components": {"schemas": components},
-    }
-
-
-def _params(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    needed = schema.get("required", [])
-    return [{"name": n, "required": n in needed, "schema": s} for n, s in schema["properties"].items()]

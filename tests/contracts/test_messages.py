@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
 import msgspec
 import pytest
 
-from hwtool_contracts.messages import METHODS, Result, openrpc, schemas
+from hwtool_contracts.messages import METHODS, Result
 
 KEY = {"key": "test-0001"}
 GOOD: dict[str, dict[str, Any]] = {
@@ -95,25 +93,9 @@ def test_params_when_wrong_then_the_message_says_what(name: str, params: dict[st
         msgspec.convert(params, METHODS[name].params)
 
 
-def test_openrpc_when_made_then_it_names_every_method_and_its_schemas_resolve() -> None:
-    document = json.loads(json.dumps(openrpc("1.0")))
-    assert [m["name"] for m in document["methods"]] == list(METHODS)
-    components = document["components"]["schemas"]
-    for ref in re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(document)):
-        assert ref in components
-    (write,) = [m for m in document["methods"] if m["name"] == "reg.write"]
-    needed = {p["name"] for p in write["params"] if p["required"]}
-    assert (write["paramStructure"], needed) == ("by-name", {"key"})
-    assert set(components["Result"]["required"]) == {"status", "ok", "effects"}
-
-
 def test_result_when_encoded_then_members_that_do_not_apply_are_null_and_listings_absent() -> None:
     encoded = msgspec.to_builtins(Result(status="done", ok=True, effects="none"))
     assert encoded["error"] is None
     assert encoded["verdict"] is None
     assert "devices" not in encoded
     assert "retry" not in encoded
-
-
-def test_schemas_when_made_twice_then_they_are_the_same() -> None:
-    assert schemas() == schemas()
