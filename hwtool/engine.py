@@ -237,9 +237,8 @@ class Engine:
             case PlanParams():
                 return await self._plan(caller, params)
             case OpGetParams(key=str(key), request=AskedRequest(method=asked, params=inner)):
-                return await self._keyed.recorded(
-                    caller, _keyed_params(asked, {**inner, "key": key}, "$.request.params")
-                )
+                keyed = _keyed_params(asked, {**inner, "key": key}, "$.request.params")
+                return await self._keyed.recorded(caller, keyed)
             case OpGetParams():
                 return await self._history.op_get(caller, params)
             case OpWaitParams():

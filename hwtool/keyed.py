@@ -133,9 +133,8 @@ class KeyedOperations:
             return self._daemon.dressed(self._of_row(request, found), request.device)
         if request.error is not None or found.digest != request.digest:
             return self._conflict(request, found.request["content"], "none", found)
-        return self._daemon.dressed(
-            pending(found.op_id, found.key, "it waits for an operator's approval"), request.device
-        )
+        waiting = pending(found.op_id, found.key, "it waits for an operator's approval")
+        return self._daemon.dressed(waiting, request.device)
 
     async def _answer(self, request: Request, looked_up: asyncio.Event) -> Result:
         """The whole life; every way out is a result."""

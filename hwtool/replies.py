@@ -44,14 +44,14 @@ class View:
         return hash(repr(self.json))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_plain(self.json)!r})"
+        return f"{type(self).__name__}({thawed(self.json)!r})"
 
 
-def _plain(value: Any) -> Any:
-    """The same JSON value as dicts and lists, for people's eyes."""
+def thawed(value: Any) -> Any:
+    """The same JSON value as dicts and lists."""
     if isinstance(value, Mapping):
-        return {name: _plain(member) for name, member in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return {name: thawed(member) for name, member in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, tuple) else value
 
 
 class Reading(View):

@@ -188,7 +188,9 @@ class Runs:
                     await daemon.ask(partial(done, how="the same key succeeded"))
         if result.status != "failed" or result.error is None or Code(result.error["code"]) in NOT_AN_ERROR_OF_IT:
             return result
-        code, op_id, mine = result.error["code"], result.id, caller.principal
+        code, mine = result.error["code"], caller.principal
+        # a conflict names the operation that the key belongs to: that one did not fail, this request did
+        op_id = None if code == Code.KEY_CONFLICT else result.id
         number = await daemon.ask(
             partial(runs.fail, run_id=run_id, principal=mine, op_id=op_id, code=code, now_ns=now_ns)
         )

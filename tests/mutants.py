@@ -50,6 +50,11 @@ PERMISSION = "tests/hwtool/test_permission.py::"
 IN_POLICY = "tests/hwtool/test_found_in_policy.py::"
 RUNS = "tests/hwtool/test_runs.py::"
 REACH = "tests/hwtool/test_reach.py::"
+CLIENT = "tests/clients/test_client.py::test_client_when_"
+RECOVERING = "tests/clients/test_recovering.py::"
+RETRYING = "tests/clients/test_retrying.py::"
+RECORDED = "tests/hwtool/test_recorded.py::"
+BRIDGE = "tests/mcp/test_bridge.py::"
 PAGED = "tests/hwtool/test_paged.py::test_page_when_"
 IN_OPERATION = "tests/hwtool/test_found_in_operation.py::"
 RELOCK = "tests/hwtool/test_relocking.py::"
@@ -943,6 +948,64 @@ MUTANTS = [
         "part.returns == device.worker.returns and not moved",
         "part.returns == device.worker.returns",
         PAGED + "a_safe_state_is_of_both_then_each_gets_its_own"),
+    Mutant("a key of another request is an error of the run", "hwtool/runs.py",
+        "        op_id = None if code == Code.KEY_CONFLICT else result.id\n",
+        "        op_id = result.id\n",
+        RUNS + "test_run_when_a_key_of_another_request_is_used_then_it_fails_though_that_one_was_done"),
+    Mutant("after a loss the record is asked with the request itself", "hwtool/recovering.py",
+        '{"key": key, "request": {"method": call.method, "params": inner}}',
+        '{"key": key}',
+        CLIENT + "the_key_is_of_another_request_then_a_lost_reply_is_not_taken_for_its_own"),
+    Mutant("a client sends no effect again after a loss", "hwtool/recovering.py",
+        "    if call.repeatable:\n",
+        "    if True:\n",
+        RECOVERING + "test_write_when_the_reply_is_lost_then_its_record_answers_and_nothing_is_sent_again"),
+    Mutant("asking for the record of a request begins nothing", "hwtool/engine.py",
+        "return await self._keyed.recorded(caller, keyed)",
+        "return await self._keyed.submit(caller, keyed)",
+        RECORDED + "test_recorded_when_nothing_was_sent_then_not_found_and_nothing_is_begun"),
+    Mutant("the record of another request is a conflict", "hwtool/keyed.py",
+        "        if request.error is not None or found.digest != request.digest:\n"
+        "            return self._conflict(request, found.request[\"content\"], \"none\", found)\n"
+        "        waiting",
+        "        waiting",
+        RECORDED + "test_recorded_when_it_waits_for_a_person_then_pending_and_a_grant_is_not_used_by_asking"),
+    Mutant("an effect keeps its key over all attempts", "hwtool/recovering.py",
+        "    elif before != call.key:\n",
+        "    elif False:\n",
+        RETRYING + "test_effect_when_its_key_changes_between_attempts_then_refused_unsent"),
+    Mutant("a change without a key is not retried", "hwtool/recovering.py",
+        "    if call.key is None:\n        raise FreshKeyInRetry(",
+        "    if call.key is None:\n        return\n    if False:\n        raise FreshKeyInRetry(",
+        RETRYING + "test_change_without_a_key_when_inside_a_policy_then_refused_unsent"),
+    Mutant("a fall-back hides no effect", "hwtool/retrying.py",
+        "        harmless = not tried.keys or _nothing_was_sent(outcome)\n",
+        "        harmless = True\n",
+        RETRYING + "test_fall_back_when_everything_was_in_vain_then_answered_and_only_if_nothing_was_sent"),
+    Mutant("a read-only session offers no tool that changes a device", "hwtool/mcp/tools.py",
+        "if not (read_only and tool.effect)]",
+        "if True]",
+        BRIDGE + "test_tools_when_read_only_then_none_can_change_a_device"),
+    Mutant("no tool call waits for a person", "hwtool/mcp/bridge.py",
+        '        if call.method == "op.wait":',
+        "        if False:",
+        BRIDGE + "test_calls_when_a_person_must_agree_then_answered_at_once_and_no_call_waits_for_one"),
+    Mutant("a discover settles no era", "hwtool/mcp/server.py",
+        "        if not _is_discover(item):\n",
+        "        if True:\n",
+        "tests/mcp/test_transcripts.py::test_transcript_when_played_then_as_recorded"),
+    Mutant("a lost reply is never told as a failure", "hwtool/mcp/bridge.py",
+        "            return _not_known(call.key, str(error))\n",
+        "            return failed(_unavailable(str(error)), call.key)\n",
+        BRIDGE + "test_bridge_when_the_daemon_dies_under_a_call_then_unknown_and_the_tool_that_looks"),
+    Mutant("an argument that a tool does not take is refused", "hwtool/mcp/tools.py",
+        "        if name not in tool.takes:\n",
+        "        if False:\n",
+        BRIDGE + "test_arguments_when_wrong_then_invalid_args_that_name_the_place"),
+    Mutant("what a device says in words stands in no summary", "hwtool/results.py",
+        '        return f"text of {register.size_bytes} bytes"\n',
+        "        return repr(as_text(slot_of(register, {}), raw))\n",
+        "tests/hwtool/test_device_text.py::test_text_when_a_device_says_it_then_marked_and_in_no_summary_and_no_message"),
 ]  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class RunningDaemon:
         self.directory = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))
         self.process: subprocess.Popen[bytes] | None = None
         self._board = board
+        self.more: list[str] = []  # further words for serve
         if board is not None:
             (self.directory / "board.toml").write_text(board, encoding="utf-8")
 
@@ -55,6 +56,7 @@ class RunningDaemon:
     def arguments(self) -> list[str]:
         """The arguments of serve."""
         words = ["serve", "--store", str(self.store), "--socket", str(self.sockets), "--allow-unsafe-store"]
+        words += self.more
         return words + (["--board", str(self.directory / "board.toml")] if self._board is not None else [])
 
     def start(self, launcher: Path | None = None, **environment: str) -> Self:

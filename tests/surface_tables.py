@@ -86,7 +86,8 @@ MEMBERS: Final[dict[str, str]] = {
     "subscription": "of `events.subscribe`: the number that events carry",
     "text": "of `metrics`",
 }
-LOCAL: Final = frozenset({"serve", "sim", "demo", "check", "board", "contract"})  # they ask no daemon, or start one
+# they ask no daemon, start one, or pass on what others ask
+LOCAL: Final = frozenset({"serve", "sim", "demo", "check", "board", "contract", "mcp"})
 
 
 def methods() -> Iterator[str]:

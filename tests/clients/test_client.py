@@ -15,7 +15,7 @@ from hwtool.failures import Held, KeyConflict, Refused, RunFailed
 from hwtool.losses import ConnectionLost, NeverSent, NoDaemon, NoReply
 from hwtool.replies import Device
 from hwtool.retrying import giving_up_after, retrying, seconds, up_to
-from tests.clients.conftest import Bench, come_about
+from tests.bench import Bench, come_about
 
 KEY = "client-0001"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Bench
+from tests.bench import Bench
 
 KEY = "lost-reply-0001"
 BLOCKING = f"""

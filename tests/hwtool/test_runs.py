@@ -174,6 +174,22 @@ def test_run_when_nothing_was_acknowledged_then_failed_with_the_first_cause_and_
     play(life, toy_board(tmp_path, *PARTS))
 
 
+def test_run_when_a_key_of_another_request_is_used_then_it_fails_though_that_one_was_done(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        run = await begun(lab)
+        assert (await write(lab, run, KEY, value=1)).verdict == "applied"
+        conflict = await write(lab, run, KEY, value=2)
+        assert (code_of(conflict), conflict.id, error_of(conflict)["error_id"]) == ("key_conflict", 1, 1)
+        assert code_of(await write(lab, run, KEY2, value=3)) == "run_halted"
+        status, result = await ended(lab, run)
+        told: Any = result.run
+        assert (status, told["failed_by"], lab.writes("OUT")) == ("failed", "key_conflict (error 1)", 1)
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
 def test_run_when_a_busy_key_succeeds_later_then_its_error_is_handled(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         run = await begun(lab)

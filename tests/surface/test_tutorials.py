@@ -212,8 +212,14 @@ def test_adopt_your_svd_when_followed_then_every_step_ends_as_printed() -> None:
     assert ran >= 28
 
 
+def test_agent_in_five_minutes_when_followed_then_every_step_ends_as_printed() -> None:
+    with Stranger() as stranger:
+        ran = stranger.follow((DOCS / "agent-in-five-minutes.md").read_text(encoding="utf-8"))
+    assert ran >= 15
+
+
 def test_tutorials_when_they_link_then_the_targets_exist() -> None:
-    for name in ("chip-in-ten-minutes.md", "adopt-your-svd.md"):
+    for name in ("chip-in-ten-minutes.md", "adopt-your-svd.md", "agent-in-five-minutes.md", "mcp.md", "clients.md"):
         for target in re.findall(r"\]\(([^)#]+)\)", (DOCS / name).read_text(encoding="utf-8")):
             assert (DOCS / target).exists(), (name, target)
 

@@ -7,10 +7,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hwtool_sim.process import SimConnection
 from tests.running import LIMIT_S, RunningDaemon, RunningSimulator
@@ -93,16 +92,14 @@ def come_about(condition: Callable[[], Any]) -> Any:
     return found
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
+@contextmanager
+def running_bench() -> Iterator[Bench]:
+    """A bench from start to end; at its end journal, database and counters have to agree."""
     with tempfile.TemporaryDirectory(prefix="hw-", dir="/tmp") as name:
         folder = Path(name)
         text = BOARD.format(folder=folder)
         (folder / "board.toml").write_text(text)
-        with (
-            RunningSimulator(folder / "board.toml", "--socket", str(folder / "sim")),
-            RunningDaemon(text) as daemon,
-        ):
+        with RunningSimulator(folder / "board.toml", "--socket", str(folder / "sim")), RunningDaemon(text) as daemon:
             made = Bench(folder, daemon)
             yield made
             made.sim.close()
