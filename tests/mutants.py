@@ -98,16 +98,16 @@ MUTANTS = [
     Mutant(
         "the key is looked up first",
         "hwtool/keyed.py",
-        "        found = await self._look_up(request)\n",
-        "        found = None\n",
+        "        found = await self._look_up(request)\n        looked_up.set()\n",
+        "        found = None\n        looked_up.set()\n",
         KEYED + "test_key_when_sent_three_times_then_one_execution_and_two_replays",
     ),
     Mutant(
         "the key is looked up before anything is refused",
         "hwtool/keyed.py",
-        "        found = await self._look_up(request)\n",
+        "        found = await self._look_up(request)\n        looked_up.set()\n",
         "        if request.device is not None:\n            await admit(self._daemon, request, request.device)\n"
-        "        found = await self._look_up(request)\n",
+        "        found = await self._look_up(request)\n        looked_up.set()\n",
         KEYED + "test_admission_when_refused_then_a_used_key_still_answers_and_a_fresh_one_stays_unused",
     ),
     Mutant(
