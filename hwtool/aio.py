@@ -255,6 +255,8 @@ class Client:
     hold = _awaited(calls.hold)
     release = _awaited(calls.release)
     policy = _awaited(calls.policy)
+    store_backup = _awaited(calls.store_backup)
+    store_prune = _awaited(calls.store_prune)
     reload = _awaited(calls.reload)
     freeze = _awaited(calls.freeze)
     thaw = _awaited(calls.thaw)

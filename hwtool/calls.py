@@ -412,6 +412,16 @@ def policy(
     return _looks("policy.show", lambda r: r.json["policy"], register=register, who=who, groups=named, role=role)
 
 
+def store_backup(to: str) -> Call[Result]:
+    """Copy the store into a new file, an absolute path that the daemon's user may write to, while it is in use."""
+    return Call("store.backup", {"to": to}, _whole)
+
+
+def store_prune(keep: int) -> Call[Result]:
+    """Leave tombstones of old ended operations; their keys stay used."""
+    return Call("store.prune", {"keep": keep}, _whole)
+
+
 def reload() -> Call[Result]:
     """Read the board again."""
     return Call("daemon.reload", {}, _whole)

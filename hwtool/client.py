@@ -156,6 +156,8 @@ class Client:
     hold = _blocking(calls.hold)
     release = _blocking(calls.release)
     policy = _blocking(calls.policy)
+    store_backup = _blocking(calls.store_backup)
+    store_prune = _blocking(calls.store_prune)
     reload = _blocking(calls.reload)
     freeze = _blocking(calls.freeze)
     thaw = _blocking(calls.thaw)

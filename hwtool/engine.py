@@ -69,14 +69,17 @@ from hwtool_contracts.messages import (
     SafeStateParams,
     SequenceParams,
     SettleParams,
+    StoreBackupParams,
+    StorePruneParams,
     SubscribeParams,
     UpdateParams,
     WriteParams,
 )
 from hwtool_store import operations
-from hwtool_store.database import Start, Store, frozen, open_store, set_meta_once
+from hwtool_store.database import Connection, Start, Store, frozen, open_store, set_meta_once
 from hwtool_store.faults import StoreFatal, StoreRefused, StoreRule
 from hwtool_store.operations import OpRow
+from hwtool_store.rollback import take_hold_all
 
 log = logging.getLogger(__name__)
 PLAN_KEY = "rehearsal-only"
@@ -273,6 +276,10 @@ class Engine:
                 return catalogue.policy(daemon, caller, params)
             case ReasonParams():
                 return await self._operators.freeze(caller, params, method == "daemon.freeze")
+            case StoreBackupParams(to):
+                return await self._operators.backup(caller, to)
+            case StorePruneParams(keep):
+                return await self._operators.prune(caller, keep)
             case _ if method == "daemon.reload":
                 return await reload(daemon, caller, self._reread)
             case _ if method == "metrics":
@@ -371,6 +378,7 @@ class Engine:
 
         unknown = await daemon.ask(orphans(daemon, note))
         daemon.frozen = await daemon.ask(frozen)
+        await self._hold_after_rollback()
         for hold in await daemon.ask(operations.holds):
             held = daemon.device_at(hold.locus)
             if held is not None:
@@ -396,6 +404,19 @@ class Engine:
         for row in unknown:
             await self._try(row.op_id)
         await relock(daemon, unknown)
+
+    async def _hold_after_rollback(self) -> None:
+        """An older store was accepted: every device of the board is held, once, until a person has looked at it."""
+        daemon = self.daemon
+        now_ns = daemon.clock.wall_ns()
+        bodies = {d.locus: daemon.body("hold", None, None, device=d.name) for d in daemon.devices.values()}
+
+        def job(conn: Connection) -> None:
+            why = take_hold_all(conn)
+            for locus, body in bodies.items() if why is not None else ():
+                operations.put_hold(conn, locus, "rollback", why or "", now_ns, {**body, "reason": why})
+
+        await daemon.ask(job)
 
 
 async def _check_kind(store: Store, board: Board) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from hwtool.history import History
@@ -14,7 +16,7 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import HoldParams, ReasonParams, Result, SettleParams
 from hwtool_store import operations
 from hwtool_store.database import Connection, set_frozen
-from hwtool_store.faults import StoreRule
+from hwtool_store.faults import StoreFatal, StoreRule
 from hwtool_store.operations import OpRow
 
 READ_VERDICTS: Final = ("not_applied", "partial", "lost", "abandoned")
@@ -98,6 +100,38 @@ class Operators:
             summary = "frozen: no effectful request but device.safe_state, until thawed"
         else:
             summary = "thawed: effectful requests pass again" if was else "was not frozen"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
+
+    async def backup(self, caller: Caller, to: str) -> Result:
+        """Copy the store into a new file, in small steps between which everything goes on.
+
+        Raises:
+            DomainError: refused; the file exists or cannot be written.
+        """
+        daemon = self.daemon
+        try:
+            size = await asyncio.wrap_future(daemon.store.back_up(Path(to)))
+        except StoreRule as error:
+            hint = "name a file that does not exist, in a directory that the daemon's user may write to"
+            message = f"no backup was made: {error}"
+            raise DomainError(
+                Code.REFUSED, message, hint=hint, rule="backup_target", register=None, field=None
+            ) from error
+        except StoreFatal as error:
+            raise DomainError(Code.STORE_FAILED, f"no backup was made: {error}", detail=str(error)) from error
+        body = daemon.body("backup", caller, None, summary=f"{size} bytes to {to}")
+        await daemon.ask(lambda conn: operations.note(conn, body))
+        summary = f"{to}: {size} bytes; check it with hwtool store verify"
+        return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
+
+    async def prune(self, caller: Caller, keep: int) -> Result:
+        """Leave tombstones of the oldest ended operations, in steps between which everything goes on."""
+        daemon, pruned = self.daemon, 0
+        body = daemon.body("prune", caller, None, summary=f"keep {keep} ended operations")
+        await daemon.ask(lambda conn: operations.note(conn, body))
+        while done := await daemon.ask(lambda conn: operations.prune(conn, keep, daemon.clock.wall_ns())):
+            pruned += done
+        summary = f"{pruned} operation(s) left a tombstone; {keep} ended ones at most are kept whole"
         return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary))
 
     async def release(self, caller: Caller, params: HoldParams) -> Result:

@@ -43,6 +43,7 @@ class Bench:
         self.folder = folder
         self.daemon = daemon
         self.sim = SimConnection(str(folder / "sim"))
+        self.forgotten = 0  # executions that the store cannot know of any more
 
     def executed(self, what: str, address: int = 0x20) -> int:
         """How often a chip executed an access, by its own count: `OLATA.write`."""
@@ -103,4 +104,5 @@ def running_bench() -> Iterator[Bench]:
             made = Bench(folder, daemon)
             yield made
             made.sim.close()
-            daemon.must_agree(folder / "sim")
+            if not made.forgotten:
+                daemon.must_agree(folder / "sim")

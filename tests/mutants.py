@@ -55,6 +55,7 @@ RECOVERING = "tests/clients/test_recovering.py::"
 RETRYING = "tests/clients/test_retrying.py::"
 RECORDED = "tests/hwtool/test_recorded.py::"
 BRIDGE = "tests/mcp/test_bridge.py::"
+CARE = "tests/store/test_care.py::"
 PAGED = "tests/hwtool/test_paged.py::test_page_when_"
 IN_OPERATION = "tests/hwtool/test_found_in_operation.py::"
 RELOCK = "tests/hwtool/test_relocking.py::"
@@ -1006,6 +1007,31 @@ MUTANTS = [
         '        return f"text of {register.size_bytes} bytes"\n',
         "        return repr(as_text(slot_of(register, {}), raw))\n",
         "tests/hwtool/test_device_text.py::test_text_when_a_device_says_it_then_marked_and_in_no_summary_and_no_message"),
+    Mutant("an accepted rollback holds every device that the store knows", "store/hwtool_store/rollback.py",
+        '        operations.put_hold(conn, locus, "rollback", why, start.wall_ns, note)\n',
+        "        pass\n",
+        CARE + "test_rollback_when_a_person_accepts_it_then_it_starts_with_everything_held"),
+    Mutant("an accepted rollback holds every device of the board", "hwtool/engine.py",
+        "            for locus, body in bodies.items() if why is not None else ():\n",
+        "            for locus, body in ():\n",
+        "tests/hwtool/test_rollback.py::"
+        "test_start_when_an_older_store_was_accepted_then_unknown_devices_are_held_too_and_only_once"),
+    Mutant("no epoch of what is lost comes again", "store/hwtool_store/rollback.py",
+        "    epoch = max(last, 0 if mark is None else mark.epoch) + 1\n",
+        "    epoch = last + 1\n",
+        CARE + "test_rollback_when_the_lost_life_had_begun_later_epochs_then_none_of_them_comes_again"),
+    Mutant("a backup takes the place of no file", "store/hwtool_store/backup.py",
+        "os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC",
+        "os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC",
+        CARE + "test_backup_when_the_file_exists_or_cannot_be_made_then_refused_and_nothing_is_left"),
+    Mutant("jobs are done between two steps of a backup", "store/hwtool_store/writer.py",
+        "            batch = self._waiting(MAX_BATCH)\n            if batch:\n                self._perform(batch)\n",
+        "",
+        CARE + "test_backup_when_it_takes_steps_then_jobs_are_done_between_them"),
+    Mutant("a damaged anchor is refused in a sentence", "store/hwtool_store/anchor.py",
+        "        if max(epoch, seq) > MOST:\n",
+        "        if False:\n",
+        CARE + "test_rollback_when_the_anchor_is_damaged_then_a_person_may_accept_the_store_all_the_same"),
 ]  # fmt: skip
 
 

@@ -46,6 +46,8 @@ OPERATORS: Final = (
     "device.hold",
     "device.release",
     "policy.show",
+    "store.backup",
+    "store.prune",
     "daemon.reload",
     "daemon.freeze",
     "daemon.thaw",

@@ -41,6 +41,8 @@ VERBS_OF: Final[dict[str, tuple[str, ...]]] = {
     "device.hold": ("hold",),
     "device.release": ("release",),
     "policy.show": ("policy",),
+    "store.backup": ("store",),
+    "store.prune": ("store",),
     "daemon.reload": ("reload",),
     "daemon.freeze": ("freeze",),
     "daemon.thaw": ("thaw",),

@@ -345,6 +345,18 @@ class ReasonParams(Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
 
 
+class StoreBackupParams(Struct, forbid_unknown_fields=True):
+    """`store.backup`: the daemon writes a copy of the store, as its own user, into a file that does not exist yet."""
+
+    to: Annotated[str, Meta(pattern=r"^/.{1,4000}\Z", description="absolute path")]
+
+
+class StorePruneParams(Struct, forbid_unknown_fields=True):
+    """`store.prune`: so many ended operations are kept whole, of older ones a tombstone each."""
+
+    keep: Number
+
+
 Name80 = Annotated[str, Meta(min_length=1, max_length=80)]
 
 
@@ -445,6 +457,8 @@ METHODS: Final[dict[str, Method]] = {
     "device.hold": Method(HoldParams, True, "Stop effectful requests to a device."),
     "device.release": Method(HoldParams, True, "Take a person's hold off a device."),
     "policy.show": Method(PolicyShowParams, True, "The board's policy, and which rule decides about a register."),
+    "store.backup": Method(StoreBackupParams, True, "Copy the store into a new file while it is in use."),
+    "store.prune": Method(StorePruneParams, True, "Leave tombstones of old ended operations; their keys stay used."),
     "daemon.reload": Method(NoParams, True, "Read the board again: policy, modes and what it says of its devices."),
     "daemon.freeze": Method(ReasonParams, True, "Refuse every effectful request but safe states, over restarts too."),
     "daemon.thaw": Method(ReasonParams, True, "End a freeze."),

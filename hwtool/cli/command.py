@@ -46,6 +46,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "reload": ("hwtool.cli.operate", "reload"),
     "freeze": ("hwtool.cli.operate", "freeze"),
     "thaw": ("hwtool.cli.operate", "thaw"),
+    "store": ("hwtool.cli.store", "store"),
     "mcp": ("hwtool.cli.mcp", "mcp"),
 }
 

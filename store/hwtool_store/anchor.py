@@ -16,6 +16,7 @@ from typing import Final
 
 LAYOUT: Final = struct.Struct(">16sQQ32s")
 ZERO_HASH: Final = bytes(32)
+MOST: Final = (1 << 63) - 1  # what SQLite counts up to
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Anchor:
         """The mark, None if there is no file.
 
         Raises:
-            ValueError: the file is not 64 bytes.
+            ValueError: the file is damaged: not 64 bytes, or numbers that no store has got to.
         """
         try:
             data = self._path.read_bytes()
@@ -52,6 +53,8 @@ class Anchor:
         if len(data) != LAYOUT.size:
             raise ValueError(f"{self._path} has {len(data)} bytes, not {LAYOUT.size}")
         store_id, epoch, seq, digest = LAYOUT.unpack(data)
+        if max(epoch, seq) > MOST:
+            raise ValueError(f"{self._path} is damaged: it tells of epoch {epoch} and row {seq}")
         return Mark(uuid.UUID(bytes=store_id), epoch, seq, digest)
 
     def birth(self, mark: Mark) -> None:

@@ -8,7 +8,6 @@ SQLite before 3.51.3 can corrupt a WAL with two connections: there is exactly on
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import secrets
@@ -22,16 +21,15 @@ from typing import Final, TypeVar
 
 from hwtool_store import audit, schema
 from hwtool_store.anchor import Anchor, Mark
+from hwtool_store.backup import back_up
 from hwtool_store.faults import StoreRefused
+from hwtool_store.place import take
 from hwtool_store.space import Space
 from hwtool_store.writer import Writer
 
 T = TypeVar("T")
 Connection = sqlite3.Connection  # what jobs are given; its methods belong to `operations` and `audit`
 FILE: Final = "hwtool.db"
-UNSAFE_FILE_SYSTEMS: Final = frozenset(
-    {"tmpfs", "ramfs", "overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "afs", "virtiofs"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +41,6 @@ class Start:
     wall_ns: int
     boottime_ns: int
     version: str
-
-
-def file_system_of(path: Path, mounts: str) -> str:
-    """Type of the file system a path is on, by the text of /proc/self/mountinfo; the longest mount point wins."""
-    real = str(path.resolve())
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        left, _, right = line.partition(" - ")
-        columns = left.split()
-        if len(columns) < 5 or not right:
-            continue
-        point = columns[4].replace("\\040", " ")
-        inside = point == "/" or real == point or real.startswith(point + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, right.split()[0]
-    return kind
-
-
-def is_unsafe(kind: str) -> bool:
-    """Whether a file system of this type may lose what was synced, or breaks locks."""
-    return kind in UNSAFE_FILE_SYSTEMS or kind.startswith("fuse")
 
 
 class Store:
@@ -94,8 +71,8 @@ class Store:
         self.epoch = epoch
         self.durable = durable
         self.born = born
-        self.store_id = uuid.UUID(_meta(conn, "store_uuid"))
-        self.secret = bytes.fromhex(_meta(conn, "secret"))
+        self.store_id = uuid.UUID(meta(conn, "store_uuid"))
+        self.secret = bytes.fromhex(meta(conn, "secret"))
         self.seq, digest = audit.tip(conn)
         anchor.write(Mark(self.store_id, epoch, self.seq, digest))
         self._closed = False
@@ -124,6 +101,10 @@ class Store:
     def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Run a job in the writer's next transaction; the future resolves after the commit."""
         return self._writer.submit(job)
+
+    def back_up(self, target: Path) -> Future[int]:
+        """Copy the store into a new file while it is in use; the future answers its size in bytes."""
+        return self._writer.submit_apart(lambda conn, between: back_up(conn, target, between))
 
     def on_fatal(self, call: Callable[[BaseException], None]) -> None:
         """Have `call` called, in the writer's thread, when the store has failed."""
@@ -155,7 +136,12 @@ class Store:
                 logging.getLogger(__name__).exception("a listener of the store's failure failed itself")
 
 
-def _meta(conn: sqlite3.Connection, key: str) -> str:
+def meta(conn: sqlite3.Connection, key: str) -> str:
+    """A fact of the whole store.
+
+    Raises:
+        StoreRefused: it has none of this name.
+    """
     row = conn.execute("SELECT v FROM meta WHERE k=?", (key,)).fetchone()
     if row is None:
         raise StoreRefused(f"the store has no {key}: it is not complete")
@@ -164,7 +150,7 @@ def _meta(conn: sqlite3.Connection, key: str) -> str:
 
 def frozen(conn: sqlite3.Connection) -> bool:
     """Whether an operator has frozen the daemon."""
-    return _meta(conn, "frozen") == "1"
+    return meta(conn, "frozen") == "1"
 
 
 def set_frozen(conn: sqlite3.Connection, value: bool) -> None:
@@ -175,7 +161,7 @@ def set_frozen(conn: sqlite3.Connection, value: bool) -> None:
 def set_meta_once(conn: sqlite3.Connection, key: str, value: str) -> str:
     """Set a fact of the whole store if it has none; answers what holds."""
     conn.execute("INSERT OR IGNORE INTO meta(k, v) VALUES(?,?)", (key, value))
-    return _meta(conn, key)
+    return meta(conn, key)
 
 
 def open_store(directory: Path, start: Start, *, allow_unsafe: bool = False) -> Store:
@@ -184,29 +170,15 @@ def open_store(directory: Path, start: Start, *, allow_unsafe: bool = False) -> 
     Raises:
         StoreRefused: in use, not writable, on an unsafe file system, damaged, or set back; one sentence each.
     """
+    lock, durable = take(directory, allow_unsafe=allow_unsafe)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreRefused(f"the store directory {directory} cannot be written: {error.strerror}") from error
-    try:
-        return _open_locked(directory, start, lock, allow_unsafe)
+        return _open_locked(directory, start, lock, durable)
     except BaseException:
         os.close(lock)
         raise
 
 
-def _open_locked(directory: Path, start: Start, lock: int, allow_unsafe: bool) -> Store:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise StoreRefused(f"the store {directory} is in use by another daemon") from error
-    kind = file_system_of(directory, Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace"))
-    if is_unsafe(kind) and not allow_unsafe:
-        raise StoreRefused(
-            f"the store {directory} is on {kind}, which may lose what was synced; use another directory,"
-            " or --allow-unsafe-store if nothing in it matters"
-        )
+def _open_locked(directory: Path, start: Start, lock: int, durable: bool) -> Store:
     path = directory / FILE
     anchor = Anchor(directory / "anchor")
     try:
@@ -214,7 +186,7 @@ def _open_locked(directory: Path, start: Start, lock: int, allow_unsafe: bool) -
     except sqlite3.Error as error:
         raise StoreRefused(f"the store {path} cannot be opened: {error}") from error
     try:
-        return _begin(conn, path, anchor, directory, start, lock, not is_unsafe(kind))
+        return _begin(conn, path, anchor, directory, start, lock, durable)
     except (sqlite3.Error, OSError, ValueError) as error:
         conn.close()
         raise StoreRefused(f"the store {path} cannot be used: {error}") from error
@@ -226,9 +198,11 @@ def _open_locked(directory: Path, start: Start, lock: int, allow_unsafe: bool) -
 def _begin(
     conn: sqlite3.Connection, path: Path, anchor: Anchor, directory: Path, start: Start, lock: int, durable: bool
 ) -> Store:
-    _configure(conn, path)
+    configure(conn, path)
     born = _create_if_new(conn, directory, anchor)
-    _verify(conn, path)
+    if schema.migrate(conn):
+        logging.getLogger(__name__).warning("the store %s had an older schema: it was brought up to date", path)
+    verify_newest(conn, path)
     checkpoint = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if checkpoint[0] != 0:
         raise StoreRefused(f"the store {path} could not be checkpointed")
@@ -240,7 +214,12 @@ def _begin(
     return Store(conn, lock, anchor, epoch, durable, born, space)
 
 
-def _configure(conn: sqlite3.Connection, path: Path) -> None:
+def configure(conn: sqlite3.Connection, path: Path) -> None:
+    """Set what a connection to the store needs, and check that SQLite gives it.
+
+    Raises:
+        StoreRefused: it is not a store of hwtool, or SQLite does not give what is asked.
+    """
     conn.execute("PRAGMA locking_mode=EXCLUSIVE")
     tables = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if tables and conn.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
@@ -273,12 +252,17 @@ def _create_if_new(conn: sqlite3.Connection, directory: Path, anchor: Anchor) ->
         return False
     elif conn.execute("SELECT count(*) FROM epoch").fetchone()[0]:
         return False  # without an anchor, and it has been in use: `_compare` refuses it
-    anchor.birth(Mark(uuid.UUID(_meta(conn, "store_uuid")), 0, 0, audit.GENESIS))
+    anchor.birth(Mark(uuid.UUID(meta(conn, "store_uuid")), 0, 0, audit.GENESIS))
     return True
 
 
-def _verify(conn: sqlite3.Connection, path: Path) -> None:
-    for found in (_meta(conn, "schema_hash"), schema.hash_of(conn)):
+def verify_newest(conn: sqlite3.Connection, path: Path) -> None:
+    """Check the schema as the file has it, and the newest rows of the chain.
+
+    Raises:
+        StoreRefused: another schema, or a broken chain.
+    """
+    for found in (meta(conn, "schema_hash"), schema.hash_of(conn)):
         if found != schema.HASH:
             raise StoreRefused(f"the store {path} has another schema ({found[:12]}), not {schema.HASH[:12]}")
     broken = audit.first_break(conn, audit.VERIFIED_AT_START)
@@ -292,7 +276,7 @@ def _compare(conn: sqlite3.Connection, anchor: Anchor, directory: Path) -> None:
         raise StoreRefused(
             f"the store {directory} has no anchor: it may be an old copy, and used keys would look fresh"
         )
-    if str(mark.store_id) != _meta(conn, "store_uuid"):
+    if str(mark.store_id) != meta(conn, "store_uuid"):
         raise StoreRefused(f"the anchor of {directory} belongs to another store")
     row = conn.execute("SELECT hash FROM audit WHERE seq=?", (mark.audit_seq,)).fetchone()
     newest = conn.execute("SELECT coalesce(max(epoch), 0) FROM epoch").fetchone()[0]

@@ -453,14 +453,17 @@ def grant_of(conn: sqlite3.Connection, op_id: int) -> Grant | None:
 def in_state(conn: sqlite3.Connection, *states: State) -> list[OpRow]:
     """Every operation in one of these states, oldest first."""
     marks = ",".join("?" * len(states))
-    rows = conn.execute(f"SELECT {COLUMNS} {FROM} WHERE op.state IN ({marks}) ORDER BY op.op_id", states).fetchall()
-    return [_row(r) for r in rows]
+    live = "" if "DONE" in states else "op.state<>'DONE' AND "  # in these words the partial index is used
+    found = conn.execute(f"SELECT op_id FROM op WHERE {live}op.state IN ({marks})", states).fetchall()
+    rows = (get(conn, op_id) for (op_id,) in sorted(found))
+    return [row for row in rows if row is not None]
 
 
 def open_safe_states(conn: sqlite3.Connection, locus: str) -> list[OpRow]:
     """The safe states of a device that are unknown; at most one."""
     rows = conn.execute(
-        f"SELECT {COLUMNS} {FROM} WHERE d.locus=? AND op.kind='safe_state' AND op.state='UNKNOWN'", (locus,)
+        f"SELECT {COLUMNS} {FROM} WHERE d.locus=? AND op.kind='safe_state' AND op.state='UNKNOWN' AND op.state<>'DONE'",
+        (locus,),
     ).fetchall()
     return [_row(r) for r in rows]
 
@@ -489,7 +492,8 @@ def step_number(child: OpRow) -> int:
 def pending_of(conn: sqlite3.Connection, principal: str) -> int:
     """How many requests of a principal wait for a person."""
     row = conn.execute(
-        "SELECT count(*) FROM op JOIN caller USING(caller_id) WHERE principal=? AND state='PENDING'", (principal,)
+        "SELECT count(*) FROM op JOIN caller USING(caller_id) WHERE principal=? AND state='PENDING' AND state<>'DONE'",
+        (principal,),
     ).fetchone()
     return int(row[0])
 

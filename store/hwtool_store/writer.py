@@ -12,15 +12,25 @@ import logging
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from hwtool_store.faults import StoreFatal, StoreRule
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], Any]
+Apart = Callable[[sqlite3.Connection, Callable[[], None]], Any]
 MAX_BATCH: Final = 256
+
+
+class Queued(NamedTuple):
+    """A job, or something that is done apart from any transaction (`apart`)."""
+
+    job: Job | None
+    apart: Apart | None
+    future: Future[Any]
 
 
 class Writer:
@@ -44,7 +54,8 @@ class Writer:
         self._after_commit = after_commit
         self._on_fatal = on_fatal
         self._before_batch = before_batch
-        self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
+        self._later: deque[Queued | None] = deque()  # taken from the queue, and not done yet
         self._failed: BaseException | None = None
         self._stopped = False
         self._door = threading.Lock()  # between asking whether the store is open and queueing
@@ -62,12 +73,22 @@ class Writer:
 
     def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """Queue a job; its future resolves after the commit, with what the job answered or raised."""
-        future: Future[T] = Future()
+        return self._queue(job, None)
+
+    def submit_apart(self, apart: Callable[[sqlite3.Connection, Callable[[], None]], T]) -> Future[T]:
+        """Queue something long that only reads, outside any transaction.
+
+        It is given the connection and `between`, which it calls between two steps: waiting jobs are done there.
+        """
+        return self._queue(None, apart)
+
+    def _queue(self, job: Job | None, apart: Apart | None) -> Future[Any]:
+        future: Future[Any] = Future()
         # a caller that stops waiting must not cancel what the thread is about to do
         future.set_running_or_notify_cancel()
         with self._door:
             if not self._stopped:
-                self._jobs.put((job, future))
+                self._jobs.put(Queued(job, apart, future))
                 return future
         future.set_exception(StoreFatal("the store is closed"))
         return future
@@ -84,25 +105,43 @@ class Writer:
 
     def _run(self) -> None:
         while True:
-            first = self._jobs.get()
+            first = self._later.popleft() if self._later else self._jobs.get()
             if first is None:
                 return
-            batch = [first]
-            stopping = False
-            while len(batch) < MAX_BATCH:
-                try:
-                    more = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    stopping = True
-                    break
-                batch.append(more)
-            self._perform(batch)
-            if stopping:
-                return
+            if first.apart is not None:
+                self._do_apart(first.apart, first.future)
+            else:
+                self._perform([first, *self._waiting(MAX_BATCH - 1)])
 
-    def _perform(self, batch: list[tuple[Job, Future[Any]]]) -> None:
+    def _waiting(self, most: int) -> list[Queued]:
+        """Jobs that wait, up to the first that is none."""
+        batch: list[Queued] = []
+        while len(batch) < most and not self._later:
+            try:
+                more = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if more is None or more.apart is not None:
+                self._later.append(more)
+                break
+            batch.append(more)
+        return batch
+
+    def _do_apart(self, apart: Apart, future: Future[Any]) -> None:
+        def between() -> None:
+            if self._failed is not None:
+                raise StoreFatal(str(self._failed))
+            batch = self._waiting(MAX_BATCH)
+            if batch:
+                self._perform(batch)
+
+        try:
+            between()
+            future.set_result(apart(self._conn, between))
+        except Exception as error:  # noqa: BLE001  # it only read: whatever it is, the store goes on
+            future.set_exception(error)
+
+    def _perform(self, batch: list[Queued]) -> None:
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         if self._failed is None:
             try:
@@ -111,7 +150,7 @@ class Writer:
                 self._failed = error
                 self._tell(error)
         if self._failed is not None:
-            for _, future in batch:
+            for _, _, future in batch:
                 fatal = StoreFatal(str(self._failed))
                 fatal.__cause__ = self._failed
                 future.set_exception(fatal)
@@ -128,16 +167,16 @@ class Writer:
         except Exception:  # whoever listens, the jobs must still be answered
             logging.getLogger(__name__).exception("the listener of a store failure failed itself")
 
-    def _commit(self, batch: list[tuple[Job, Future[Any]]]) -> list[tuple[Future[Any], Any, BaseException | None]]:
+    def _commit(self, batch: list[Queued]) -> list[tuple[Future[Any], Any, BaseException | None]]:
         self._before_batch()
         conn = self._conn
         before = conn.total_changes
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         conn.execute("BEGIN IMMEDIATE")
-        for job, future in batch:
+        for job, _, future in batch:
             conn.execute("SAVEPOINT job")
             try:
-                outcomes.append((future, job(conn), None))
+                outcomes.append((future, None if job is None else job(conn), None))
             except sqlite3.IntegrityError as error:
                 self._undo()
                 rule = StoreRule(str(error))

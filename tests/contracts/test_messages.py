@@ -12,6 +12,8 @@ from hwtool_contracts.messages import METHODS, Result
 KEY = {"key": "test-0001"}
 GOOD: dict[str, dict[str, Any]] = {
     "describe": {},
+    "store.backup": {"to": "/tmp/copy.db"},
+    "store.prune": {"keep": 10},
     "rpc.discover": {},
     "device.list": {},
     "reg.find": {"query": "GPIO"},

@@ -129,6 +129,11 @@ def ended(process: int, reading: int) -> Ended:
         data += piece
     os.close(reading)
     _, status = os.waitpid(process, 0)
+    return gathered(data, os.waitstatus_to_exitcode(status), trouble)
+
+
+def gathered(data: bytes, code: int, trouble: str | None = None) -> Ended:
+    """A life that is over, by what it told and the code it ended with (negative: the signal)."""
     answers, facts = [], {}
     for line in data.split(b"\n")[:-1]:
         what, value = json.loads(line)
@@ -138,7 +143,6 @@ def ended(process: int, reading: int) -> Ended:
             trouble = value
         else:
             facts[what] = value
-    code = os.waitstatus_to_exitcode(status)
     return Ended(max(-code, 0), code, answers, trouble, facts)
 
 
@@ -200,8 +204,8 @@ def _make_silent() -> None:
     setattr(RemoteSimBus, "boot_evidence", silent)  # noqa: B010  # a method put in its place
 
 
-def first_life(kind: Kind, board: Board, store: Path, label: str, silent: bool) -> Callable[[Told], None]:
-    """A daemon that is asked once and killed at a label."""
+def first_life(kind: Kind, board: Board, store: Path, label: str | None, silent: bool) -> Callable[[Told], None]:
+    """A daemon that is asked once and killed at a label; None: by somebody else, or not at all."""
 
     async def life(told: Told) -> None:
         clock = HostClock()
@@ -214,9 +218,10 @@ def first_life(kind: Kind, board: Board, store: Path, label: str, silent: bool) 
             clock.later_ns += READING_TIME_NS
             code = {"approval": 1, "code": shown.approvals[0]["code"]}
             assert (await engine.call(OPERATOR, "approval.approve", code)).ok
-        know_the_dispatch()
-        know_the_step(kind.step)
-        arm(label)
+        if label is not None:
+            know_the_dispatch()
+            know_the_step(kind.step)
+            arm(label)
         told.answer("asked", await engine.call(kind.caller, kind.method, request))
         if label == "after the reply":
             die()

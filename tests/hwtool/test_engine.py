@@ -78,6 +78,8 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "device.hold": ({"device": "gpio", "reason": "x"}, "done"),
     "device.release": ({"device": "nope", "reason": "x"}, "not_found"),
     "policy.show": ({"register": "gpio.OLATA", "who": "uid:7"}, "done"),
+    "store.backup": ({"to": "/proc/nowhere/copy.db"}, "refused"),
+    "store.prune": ({"keep": 1000}, "done"),
     "daemon.reload": ({}, "refused"),
     "daemon.freeze": ({"reason": "x"}, "done"),
     "daemon.thaw": ({}, "done"),

@@ -37,7 +37,7 @@ def test_manual_when_it_prints_the_tables_then_these() -> None:
     assert "\n".join(approvers_table()) in text
 
 
-def params_of(method: str, register: str, key: str, found: dict[str, int]) -> dict[str, Any]:
+def params_of(method: str, register: str, key: str, found: dict[str, Any]) -> dict[str, Any]:
     """A call that would be done if nothing were in its way."""
     write = {"register": f"toy.{register}", "value": 1}
     calls: dict[str, dict[str, Any]] = {
@@ -64,13 +64,16 @@ def params_of(method: str, register: str, key: str, found: dict[str, int]) -> di
         "device.hold": {"device": "spare", "reason": "look"},
         "device.release": {"device": "spare", "reason": "done"},
         "policy.show": {"register": "toy.A", "who": "uid:1000"},
+        "store.backup": {"to": f"{found['folder']}/{key}.db"},
+        "store.prune": {"keep": 1000},
     }
     return calls.get(method, {})
 
 
-async def to_work_on(lab: Lab) -> dict[str, int]:
+async def to_work_on(lab: Lab) -> dict[str, Any]:
     """An operation, one that waits, one that is unknown, and a run with an error for each caller."""
-    found = {"op": (await lab.ask("reg.write", register="spare.A", value=1, key="key-before-1")).id or 0}
+    found: dict[str, Any] = {"folder": str(lab.directory)}
+    found |= {"op": (await lab.ask("reg.write", register="spare.A", value=1, key="key-before-1")).id or 0}
     waiting = await lab.ask("reg.write", register="spare.P", value=1, key="key-before-2")
     found["waiting"] = waiting.id or 0
     for caller, name in ((AGENT, "age"), (OPERATOR, "ope")):
@@ -105,7 +108,7 @@ def matrix_board(directory: Path, mode: Mode) -> Board:
     return toy_board(directory, *PARTS, mode=mode, device="safe_state = [{ register = 'A', value = 0 }]\n" + more)
 
 
-async def asked(lab: Lab, method: str, role: Role, register: str, found: dict[str, int]) -> Result:
+async def asked(lab: Lab, method: str, role: Role, register: str, found: dict[str, Any]) -> Result:
     caller = AGENT if role == "agent" else OPERATOR
     params = params_of(method, register, f"{role[:3]}-matrix-1", found)
     if method == "approval.approve":

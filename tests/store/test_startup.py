@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from hwtool_store import audit, database, schema
+from hwtool_store import audit, place, schema
 from hwtool_store import operations as ops
 from hwtool_store.anchor import LAYOUT, Anchor, Mark
-from hwtool_store.database import FILE, Store, file_system_of, is_unsafe, open_store, set_meta_once
+from hwtool_store.database import FILE, Store, open_store, set_meta_once
 from hwtool_store.faults import StoreRefused
 from hwtool_store.operations import OpRow
+from hwtool_store.place import file_system_of, is_unsafe
 from tests.store.conftest import NEW, START, do, sql, started, unguarded
 
 
@@ -176,7 +177,7 @@ def test_store_when_its_directory_is_a_file_then_refused(tmp_path: Path) -> None
 def test_store_when_its_file_system_is_unsafe_then_only_by_name_and_never_durable(
     directory: Path, monkeypatch: pytest.MonkeyPatch, kind: str, durable: bool
 ) -> None:
-    monkeypatch.setattr(database, "file_system_of", lambda path, mounts: kind)
+    monkeypatch.setattr(place, "file_system_of", lambda path, mounts: kind)
     if durable:
         open_and_close = open_store(directory, START)
         open_and_close.start()
@@ -493,7 +494,7 @@ STEPS: list[tuple[str, str, bool, int]] = [
     ("in the anchor, empty", "os.write = die; life()", True, 1),
     ("in the anchor, cut short", "w = os.write; os.write = lambda h, d: (w(h, d[:7]), die()); life()", True, 1),
     ("before the anchor has its name", "Path.rename = die; life()", True, 1),
-    ("before the checkpoint", "database._verify = die; life()", False, 1),
+    ("before the checkpoint", "database.verify_newest = die; life()", False, 1),
     ("before the directory is synced", "database._sync_directory = die; life()", False, 1),
     ("before the epoch", "database._begin_epoch = die; life()", False, 1),
     ("after the epoch", "database.Store = die; life()", False, 2),
