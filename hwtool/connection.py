@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hwtool.losses import ConnectionLost, NoDaemon, NoReply
-from hwtool.session import Role, Session, socket_directory, socket_path
+from hwtool.session import ProtocolError, Role, Session, socket_directory, socket_path
 
 CHUNK = 1 << 16
 
@@ -34,8 +34,11 @@ class Connection:
     def __init__(
         self, directory: str | os.PathLike[str] | None = None, role: Role = "agent", timeout_s: float | None = None
     ) -> None:
+        if timeout_s is not None and not timeout_s > 0:
+            raise ValueError(f"timeout_s is {timeout_s}: more than 0, or None for ever")
         path = socket_path(socket_directory(None if directory is None else os.fspath(directory)), role)
         self._session = Session()
+        self._process = os.getpid()
         self._timeout_s = timeout_s
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -57,10 +60,16 @@ class Connection:
         self.close()
 
     def ended(self) -> bool:
-        """Whether the daemon has hung up, as far as can be seen without sending anything."""
+        """Whether it is of no use any more, as far as can be seen without sending anything.
+
+        The daemon has hung up, or this is a fork of the process that made it: replies would go to either.
+        """
+        if os.getpid() != self._process:
+            return True
         try:
-            readable, _, _ = select.select([self._socket], [], [], 0)
-            return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLIN)
+            return bool(waiting.poll(0)) and not self._socket.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             return True
 
@@ -69,7 +78,10 @@ class Connection:
 
         Raises:
             ConnectionLost: it could not be sent whole.
+            ValueError: it holds what JSON has no word for; nothing was sent.
         """
+        if os.getpid() != self._process:
+            raise ConnectionLost("a connection is not shared with a fork of its process; make a new one there")
         number, line = self._session.request(method, dict(params or {}))
         try:
             self._socket.settimeout(self._timeout_s)
@@ -88,12 +100,15 @@ class Connection:
         """
         number = self.post(method, params)
         until_s = None if self._timeout_s is None else time.monotonic() + self._timeout_s
-        while (result := self._session.result(number)) is None:
-            try:
+        try:
+            while (result := self._session.result(number)) is None:
                 self._take(until_s, method)
-            except TimeoutError:
-                self._session.forget(number)
-                raise NoReply(f"{method}: no reply within {self._timeout_s:g} s; it goes on all the same") from None
+        except TimeoutError:
+            self._session.forget(number)
+            raise NoReply(f"{method}: no reply within {self._timeout_s:g} s; it goes on all the same") from None
+        except BaseException:
+            self._session.forget(number)
+            raise
         return result
 
     def events(self, deadline_s: float | None = None) -> Iterator[dict[str, Any]]:
@@ -117,8 +132,8 @@ class Connection:
         rest_s = None if until_s is None else until_s - time.monotonic()
         if rest_s is not None and rest_s <= 0:
             raise TimeoutError
-        self._socket.settimeout(rest_s)
         try:
+            self._socket.settimeout(rest_s)
             data = self._socket.recv(CHUNK)
         except TimeoutError:
             raise
@@ -126,4 +141,7 @@ class Connection:
             raise ConnectionLost(f"{what}: {error}") from error
         if not data:
             raise ConnectionLost(f"the daemon hung up during {what}")
-        self._session.feed(data)
+        try:
+            self._session.feed(data)
+        except ProtocolError as error:  # of a line that is no reply: whose request it was cannot be told
+            raise ConnectionLost(f"{what}: {error}") from error

@@ -40,11 +40,12 @@ class Session:
 
         Raises:
             ProtocolError: the line is longer than the protocol allows.
+            ValueError: it holds what JSON has no word for: NaN, an infinity, half a surrogate pair. Nothing was sent.
         """
         number = self._next_id
         self._next_id += 1
         envelope = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        line = json.dumps(envelope, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(envelope, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         if len(line) > MAX_LINE_BYTES:
             raise ProtocolError(f"the request has {len(line)} bytes; a line has at most {MAX_LINE_BYTES}")
         return number, line

@@ -513,34 +513,41 @@ def last_written(conn: sqlite3.Connection, locus: str, generation: int, register
 
     A write whose outcome is open, or that was applied in part or never settled as done, hides what was there before.
     """
-    rows = conn.execute(
-        "SELECT state, verdict, json_extract(request, '$.values.' || json_quote(?)),"
-        " json_extract(response, '$.effects')"
-        " FROM op JOIN device USING(device_id) WHERE locus=? AND op.device_gen=? AND state<>'PENDING'"
-        " AND json_extract(request, '$.values.' || json_quote(?)) IS NOT NULL ORDER BY op_id DESC LIMIT 64",
-        (register, locus, generation, register),
+    where = (
+        " FROM op WHERE device_id=(SELECT device_id FROM device WHERE locus=?) AND device_gen=?"
+        " AND json_extract(request, '$.values.' || json_quote(?)) IS NOT NULL"
     )
-    for state, verdict, value, effects in rows.fetchall():
-        if verdict in ("applied", "satisfied") and state == "DONE":
+    place = (locus, generation, register)
+    if conn.execute(f"SELECT 1 {where} AND {OPEN}", place).fetchone() is not None:
+        return None
+    rows = conn.execute(
+        "SELECT verdict, json_extract(request, '$.values.' || json_quote(?)), json_extract(response, '$.effects')"
+        f" {where} AND state='DONE' ORDER BY op_id DESC LIMIT 64",
+        (register, *place),
+    )
+    for verdict, value, effects in rows.fetchall():
+        if verdict in ("applied", "satisfied"):
             return int(value, 16)
-        if not (state == "DONE" and verdict in ("not_applied", "denied") and effects == "none"):
+        if not (verdict in ("not_applied", "denied") and effects == "none"):
             return None
     return None
 
 
+OPEN: Final = "state IN('INTENT','UNKNOWN')"  # in these words the index of what is open is used
 OLDER_IN_A_ROW: Final = 10_000  # a clock that was set back for a while must not hide what came before
 
 
 def written_since(conn: sqlite3.Connection, locus: str, since_ns: int) -> list[str]:
     """The registers that writes begun since then wrote at a locus, one entry for each write; safe states left out."""
-    rows = conn.execute(
-        "SELECT op.intent_ns, op.request FROM op JOIN device USING(device_id)"
-        " WHERE locus=? AND op.kind IN('write','update') AND op.state<>'PENDING' ORDER BY op_id DESC",
-        (locus,),
+    query = (
+        "SELECT intent_ns, request FROM op WHERE device_id=(SELECT device_id FROM device WHERE locus=?)"
+        " AND kind IN('write','update') AND {} ORDER BY op_id DESC"
     )
     written: list[str] = []
+    for (request,) in conn.execute(f"SELECT request FROM ({query.format(OPEN)})", (locus,)):
+        written += json.loads(request)["registers"]  # begun, and not ended yet
     older = 0
-    for intent_ns, request in rows:
+    for intent_ns, request in conn.execute(query.format("state='DONE'"), (locus,)):
         older = 0 if intent_ns is not None and intent_ns >= since_ns else older + 1
         if older > OLDER_IN_A_ROW:
             break

@@ -33,7 +33,7 @@ CREATE UNIQUE INDEX op_one_open ON op(device_id,(kind='safe_state')) WHERE state
 CREATE INDEX op_run ON op(run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX op_parent ON op(parent_op) WHERE parent_op IS NOT NULL;
 CREATE INDEX op_live ON op(state) WHERE state<>'DONE';                                   -- a start looks for what is open among a million that are not
-CREATE INDEX op_device ON op(device_id,op_id) WHERE device_id IS NOT NULL;               -- the newest of a device first: shadows, rates, budgets
+CREATE INDEX op_device ON op(device_id,op_id) WHERE state='DONE';                        -- the newest of a device first; of no use to op_stop_i, whose open ones are few
 CREATE TABLE op_data(op_id INTEGER NOT NULL REFERENCES op DEFERRABLE INITIALLY DEFERRED, chunk INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(op_id,chunk)) STRICT, WITHOUT ROWID;
 CREATE TABLE approval(
   approval_id INTEGER PRIMARY KEY, op_id INTEGER NOT NULL UNIQUE REFERENCES op DEFERRABLE INITIALLY DEFERRED, digest BLOB NOT NULL, contract_hash BLOB NOT NULL, device_gen INTEGER NOT NULL,
