@@ -5,8 +5,9 @@ Nothing here is said before the key has been looked up; a refusal leaves the key
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hwtool import permission
 from hwtool.config import Board
@@ -25,6 +26,18 @@ from hwtool_store import operations
 KeyedParams = ReadEffectfulParams | WriteParams | UpdateParams | SafeStateParams | SequenceParams
 FROZEN_RETRY_MS: Final = 60_000
 DISK_RETRY_MS: Final = 10_000
+
+
+class Arrival(NamedTuple):
+    """A request that has come and has to wait until another one of its connection is answered.
+
+    Attributes:
+        place: principal and key, where it will act under one.
+        alarms: safe states that had been asked for when it came, by device.
+    """
+
+    place: tuple[str, str] | None
+    alarms: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -106,8 +119,12 @@ def content_of(resolved: Resolved | ResolvedSequence) -> dict[str, Any]:
     return sequence_content(resolved) if isinstance(resolved, ResolvedSequence) else digest_input(resolved)
 
 
-def request_of(daemon: Daemon, caller: Caller, params: KeyedParams) -> Request:
-    """A request as everything after it needs it; what is wrong with it is kept for after the key."""
+def request_of(daemon: Daemon, caller: Caller, params: KeyedParams, arrived: Arrival | None = None) -> Request:
+    """A request as everything after it needs it; what is wrong with it is kept for after the key.
+
+    Args:
+        arrived: when it came, if that was earlier.
+    """
     resolved: Resolved | ResolvedSequence | None = None
     error: DomainError | None = None
     try:
@@ -122,7 +139,8 @@ def request_of(daemon: Daemon, caller: Caller, params: KeyedParams) -> Request:
         rest_ns = params.not_after * 1_000_000 - daemon.clock.wall_ns()
         expires = daemon.clock.boottime_ns() + rest_ns
     watched = () if resolved is None else resolved.devices
-    alarms = alarms_of(watched)
+    before = {} if arrived is None else arrived.alarms
+    alarms = sum(before.get(d.name, d.lock.alarms) for d in watched)
     return Request(caller, params, resolved, error, content, digest, expires, watched, alarms, daemon.board)
 
 

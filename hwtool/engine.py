@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from hwtool import catalogue, journal_files, leases, reading, snapshot
-from hwtool.admission import KeyedParams
+from hwtool.admission import Arrival, KeyedParams
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
@@ -182,22 +182,41 @@ class Engine:
         return any(w.wedged for w in self.daemon.workers.values())
 
     async def call(
-        self, caller: Caller, method: str, params: dict[str, Any], told: tuple[object, Sink] | None = None
+        self,
+        caller: Caller,
+        method: str,
+        params: dict[str, Any],
+        told: tuple[object, Sink] | None = None,
+        arrived: Arrival | None = None,
     ) -> Result:
         """Answer one method of the surface; every outcome of the domain is a result.
 
-        `told`: the connection, and how it is told of events; None where there is none.
+        Args:
+            told: the connection, and how it is told of events; None where there is none.
+            arrived: what `expect` answered, if the request has waited since.
 
         Raises:
             KeyError: there is no such method (a broken envelope, not an outcome).
         """
         since_s = self.daemon.clock.monotonic_s()
-        result = await self._answered(caller, method, params, told)
+        try:
+            result = await self._answered(caller, method, params, told, arrived)
+        finally:
+            self._keyed.answered(arrived)
         self.metrics.answered(method, result, self.daemon.clock.monotonic_s() - since_s)
         return result
 
+    def expect(self, caller: Caller, method: str, params: dict[str, Any]) -> Arrival:
+        """A request has come, and waits for another one of its connection; to be given to its `call`."""
+        return self._keyed.expect(caller, method, params)
+
     async def _answered(
-        self, caller: Caller, method: str, params: dict[str, Any], told: tuple[object, Sink] | None
+        self,
+        caller: Caller,
+        method: str,
+        params: dict[str, Any],
+        told: tuple[object, Sink] | None,
+        arrived: Arrival | None,
     ) -> Result:
         entry_of = METHODS[method]
         key = params.get("key")
@@ -209,7 +228,7 @@ class Engine:
             decoded = _decoded(params, entry_of.params)
             if isinstance(decoded, SubscribeParams):
                 return await self._subscribe(caller, decoded, told)
-            return await self._call(caller, decoded, method)
+            return await self._call(caller, decoded, method, arrived)
         except DomainError as error:
             return self.daemon.dressed(failed(error, "none", key=shown_key))
         except StoreRule as error:
@@ -222,7 +241,7 @@ class Engine:
             keyed = "key" in entry_of.params.__struct_fields__ or method == "op.settle"
             return self.daemon.dressed(failed(defect, "unknown" if keyed else "none", key=shown_key))
 
-    async def _call(self, caller: Caller, params: msgspec.Struct, method: str) -> Result:
+    async def _call(self, caller: Caller, params: msgspec.Struct, method: str, arrived: Arrival | None) -> Result:
         daemon = self.daemon
         match params:
             case DescribeParams(topic):
@@ -234,7 +253,7 @@ class Engine:
             case ReadParams(run=run):
                 return await self._read(caller, params, run)
             case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
-                return await self._runs.noted(caller, run, await self._keyed.submit(caller, params))
+                return await self._runs.noted(caller, run, await self._keyed.submit(caller, params, arrived))
             case SafeStateParams():
                 return await self._keyed.submit(caller, params)
             case PlanParams():

@@ -61,17 +61,24 @@ class History:
 
     async def op_get(self, caller: Caller, params: OpGetParams) -> Result:
         """An operation as it is now; with `verify`, after its rules were tried."""
-        at_work = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
-        try:
-            row = await self.row(caller, params.id, params.key)
-        except DomainError as error:
-            if at_work is None or error.code is not Code.NOT_FOUND or params.key is None:
-                raise
-            return self.daemon.dressed(in_progress(params.key, None))  # it has no row yet, and will have one
+        row = await self._row_or_coming(caller, params.id, params.key)
+        if row is None:
+            return self.daemon.dressed(in_progress(params.key or "", None))
         if params.verify and row.state == "UNKNOWN":
             await self._try_rules(row.op_id)
             row = await self.row(caller, row.op_id, None)
         return await self._op_result(caller, row)
+
+    async def _row_or_coming(self, caller: Caller, op_id: int | None, key: str | None) -> OpRow | None:
+        """As `row`; None: it has none yet, and may get one, for a request under this key is under way."""
+        try:
+            return await self.row(caller, op_id, key)
+        except DomainError as error:
+            if key is None or error.code is not Code.NOT_FOUND:
+                raise
+            if self._keyed.is_coming(caller.principal, key):
+                return None
+        return await self.row(caller, op_id, key)  # it may have ended between the two looks
 
     async def _op_result(self, caller: Caller, row: OpRow) -> Result:
         device = self.daemon.device_at(row.locus)
@@ -114,15 +121,17 @@ class History:
     async def op_wait(self, caller: Caller, params: OpWaitParams) -> Result:
         """An operation when it has ended or become unknown, or when the time is over."""
         deadline_s = self.daemon.clock.monotonic_s() + params.wait_ms / 1000
-        task = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
-        if task is not None:
-            await asyncio.wait({task}, timeout=params.wait_ms / 1000)
         while True:
+            task = None if params.key is None else self._keyed.at_work(caller.principal, params.key)
+            if task is not None:
+                await asyncio.wait({task}, timeout=deadline_s - self.daemon.clock.monotonic_s())
             changed = self.daemon.changed
-            row = await self.row(caller, params.id, params.key)
+            row = await self._row_or_coming(caller, params.id, params.key)
             rest_s = deadline_s - self.daemon.clock.monotonic_s()
-            if row.state in ("DONE", "UNKNOWN") or rest_s <= 0:
+            if row is not None and (row.state in ("DONE", "UNKNOWN") or rest_s <= 0):
                 return await self._op_result(caller, row)
+            if rest_s <= 0:
+                return self.daemon.dressed(in_progress(params.key or "", None))
             try:
                 async with asyncio.timeout(rest_s):
                     await changed.wait()

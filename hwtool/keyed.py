@@ -10,12 +10,13 @@ cancels nothing.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import msgspec
 
-from hwtool.admission import KeyedParams, Request, admit, request_of, understood
+from hwtool.admission import Arrival, KeyedParams, Request, admit, request_of, understood
 from hwtool.answers import answer_of_row, row_effects
 from hwtool.budget import approval_of
 from hwtool.digest import describe_differences, differences
@@ -70,20 +71,45 @@ class KeyedOperations:
         self._execution = execution
         self._sequences = Sequences(daemon, execution)
         self._running: dict[tuple[str, str], Running] = {}
+        self._expected: Counter[tuple[str, str]] = Counter()
 
     def at_work(self, principal: str, key: str) -> asyncio.Task[Result] | None:
         """The task of a key, if it is at work."""
         running = self._running.get((principal, key))
         return None if running is None else running.task
 
+    def is_coming(self, principal: str, key: str) -> bool:
+        """Whether a request under this key is at work, or has come and waits for another one of its connection."""
+        return (principal, key) in self._running or self._expected[principal, key] > 0
+
+    def expect(self, caller: Caller, method: str, params: dict[str, Any]) -> Arrival:
+        """A request has come that will be submitted later: whoever asks for its key is told that it is under way."""
+        key = params.get("key")
+        acts = method in METHOD_OF.values() and isinstance(key, str) and params.get("dry_run") is not True
+        place = (caller.principal, str(key)) if acts else None
+        if place is not None:
+            self._expected[place] += 1
+        return Arrival(place, {name: device.lock.alarms for name, device in self._daemon.devices.items()})
+
+    def answered(self, arrived: Arrival | None) -> None:
+        """What was expected has its answer."""
+        if arrived is not None and arrived.place is not None:
+            self._expected[arrived.place] -= 1
+            self._expected += Counter()  # drops what has come to nothing
+            self._daemon.tell()
+
     async def drain(self) -> None:
         """Wait for everything that is at work (a stop of the daemon)."""
         while self._running:
             await asyncio.wait({r.task for r in self._running.values()})
 
-    async def submit(self, caller: Caller, params: KeyedParams) -> Result:
-        """Do what a keyed request asks, once, and answer what came of it."""
-        request = request_of(self._daemon, caller, params)
+    async def submit(self, caller: Caller, params: KeyedParams, arrived: Arrival | None = None) -> Result:
+        """Do what a keyed request asks, once, and answer what came of it.
+
+        Args:
+            arrived: when it came, if that was earlier.
+        """
+        request = request_of(self._daemon, caller, params, arrived)
         if params.dry_run or self._daemon.rehearsing:
             return await rehearse(self._daemon, request)
         place, joined = (caller.principal, params.key), False
@@ -117,9 +143,11 @@ class KeyedOperations:
             DomainError: not_found, nothing was ever sent under the key; or key_expired.
         """
         request = request_of(self._daemon, caller, params)
-        running = self._running.get((caller.principal, params.key))
         found = await self._look_up(request)
-        if found is None and running is None:
+        running = self._running.get((caller.principal, params.key))
+        if found is None and not self.is_coming(caller.principal, params.key):
+            found = await self._look_up(request)  # it may have ended between the two looks
+        if found is None and not self.is_coming(caller.principal, params.key):
             message = f"no operation {params.key}: never sent"
             hint = "nothing was sent to the device under this key; the same request may be made again with it"
             raise DomainError(Code.NOT_FOUND, message, hint=hint, searched=params.key, suggestions=[])

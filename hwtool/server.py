@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from hwtool.admission import Arrival
 from hwtool.clock import Clock
 from hwtool.config import Board, MetricsSpec
 from hwtool.engine import Engine
@@ -45,6 +46,20 @@ HTTP_REPLY: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This is the JSON-RPC socket of hwtool, one object a line; try: hwtool devices\n"
 )
+IN_ORDER: Final = frozenset(
+    {
+        "reg.read",
+        "reg.read_effectful",
+        "reg.write",
+        "reg.update",
+        "reg.plan",
+        "sequence.run",
+        "device.dump",
+        "lease.acquire",
+        "lease.release",
+        "events.subscribe",
+    }
+)  # of one connection about one device; all others are answered at once, a safe state and a hold above all
 log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -159,9 +174,12 @@ class Connection(asyncio.Protocol):
         self._under_way += 1
         if self._under_way >= MAX_UNDER_WAY and self._transport is not None:
             self._transport.pause_reading()
-        place = _device_of(params)
+        place = _device_of(params) if method in IN_ORDER else None
         before = self._tails.get(place) if place is not None else None
-        task = asyncio.get_running_loop().create_task(self._answer(number, method, params, before))
+        arrived = None
+        if before is not None and self._caller is not None:
+            arrived = self._server.engine.expect(self._caller, method, params)
+        task = asyncio.get_running_loop().create_task(self._answer(number, method, params, before, arrived))
         self._server.tasks.add(task)
         task.add_done_callback(self._server.tasks.discard)
         if place is not None:
@@ -169,7 +187,12 @@ class Connection(asyncio.Protocol):
             task.add_done_callback(lambda t: self._tails.pop(place) if self._tails.get(place) is t else None)
 
     async def _answer(
-        self, number: int | str | None, method: str, params: dict[str, Any], before: asyncio.Task[None] | None
+        self,
+        number: int | str | None,
+        method: str,
+        params: dict[str, Any],
+        before: asyncio.Task[None] | None,
+        arrived: Arrival | None,
     ) -> None:
         if before is not None:
             clock = self._server.engine.daemon.clock
@@ -179,7 +202,7 @@ class Connection(asyncio.Protocol):
         caller = self._caller
         if caller is None:
             return
-        result = await self._server.engine.call(caller, method, params, (self, self._notify))
+        result = await self._server.engine.call(caller, method, params, (self, self._notify), arrived)
         if self._gone:
             self._server.engine.events.drop(self)  # what it has subscribed to since it left
             self._server.undelivered(caller, method, result)

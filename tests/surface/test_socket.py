@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hwtool.bench import BENCH, bench
+from hwtool.connection import Connection
 from hwtool.losses import ConnectionLost, NoDaemon
 from hwtool.server import _shortened
 from hwtool.session import ProtocolError
@@ -324,3 +325,36 @@ def test_daemon_when_told_to_stop_during_banked_reads_then_no_bank_is_left_selec
     selecting = [t for t in bus.log if isinstance(t, RegisterWrite) and t.data == b"\x80"]
     assert len(selecting) > 10
     assert bus.chips[0x4D].values["LCR"] == 0x03
+
+
+def test_safe_state_when_others_of_its_connection_wait_then_at_once_and_they_are_overtaken() -> None:
+    write = {"register": "gpio.OLATA", "value": 1}
+    held = {"do": "wait_until", "register": "gpio.OLATA", "equals": 0xFF, "timeout_ms": 20_000, "interval_ms": 50}
+    with RunningDaemon() as mine, mine.client() as other, mine.client() as client:
+        client.post("sequence.run", {"steps": [{"do": "write", **write}, held], "key": "tail-seq-1"})
+        while not lives_in(other.ask("op.get", {"key": "tail-seq-1"})):
+            pass
+        posted = [client.post("reg.write", {**write, "key": f"tail-key-{n}"}) for n in (1, 2, 3)]
+        asked = {**write, "key": "tail-key-3"}
+        coming = client.ask("op.get", {"key": "tail-key-3"})  # behind its sisters, about no device: answered at once
+        record = {"key": "tail-key-3", "request": {"method": "reg.write", "params": write}}
+        waited = other.ask("op.wait", {"key": "tail-key-3", "wait_ms": 50})
+        assert [r["status"] for r in (coming, other.ask("op.get", record), waited)] == ["in_progress"] * 3
+        assert client.ask("reg.contract", {"register": "gpio.OLATA"})["ok"]
+        assert client.ask("device.safe_state", {"device": "gpio", "key": "tail-safe-1"})["ok"]
+        told = [answer_to(client, number) for number in posted]
+        assert [t["error"]["by"] for t in told] == ["safe_state"] * 3
+        assert other.ask("op.get", record)["error"]["code"] == "not_found"
+        assert other.ask("reg.write", asked)["verdict"] in ("applied", "satisfied")
+
+
+def lives_in(told: dict[str, Any]) -> bool:
+    """Whether the first step of a sequence has ended: its second one waits."""
+    return any(step["verdict"] for step in (told.get("op") or {}).get("steps") or ())
+
+
+def answer_to(client: Connection, number: int) -> dict[str, Any]:
+    """The result of a request that was posted."""
+    while (result := client._session.result(number)) is None:
+        client._take(None, "a reply")
+    return result
