@@ -15,12 +15,14 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hwtool import calls
+from hwtool.attempts import check_key
 from hwtool.calls import Call
-from hwtool.client import check_run, run_note
+from hwtool.client import check_run, noting, run_note
 from hwtool.failures import CallFailed
 from hwtool.losses import ConnectionLost, NoDaemon, NoReply
-from hwtool.recovering import RUN, Ask, Pause, Step, check_key, conversation, new_key
+from hwtool.recovering import Ask, Pause, Step, conversation, new_key
 from hwtool.replies import Event, Object
+from hwtool.runs_open import OpenRuns
 from hwtool.session import ProtocolError, Role, Session, socket_directory, socket_path
 
 P = ParamSpec("P")
@@ -37,7 +39,8 @@ class _Line:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.ended: Exception | None = None
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
+        self._loop = asyncio.get_running_loop()
+        self._listening = self._loop.create_task(self._listen())
 
     @classmethod
     async def open(cls, directory: str | os.PathLike[str] | None, role: Role) -> _Line:
@@ -51,6 +54,10 @@ class _Line:
             return cls(*await asyncio.open_unix_connection(str(path)))
         except OSError as error:
             raise NoDaemon(f"no daemon on {path}: {error.strerror or error}; start one with hwtool serve") from error
+
+    def usable(self) -> bool:
+        """Whether it can be asked: the daemon has not hung up, and it is of the event loop that is running."""
+        return self.ended is None and self._loop is asyncio.get_running_loop()
 
     async def ask(self, method: str, params: Mapping[str, Any], timeout_s: float | None) -> dict[str, Any]:
         """One request and its result, whatever it is.
@@ -80,18 +87,22 @@ class _Line:
                 coming.exception()  # nobody else asks for it
 
     async def _listen(self) -> None:
-        why: Exception = ConnectionLost("the daemon hung up")
+        why = ConnectionLost("the connection was closed")
         try:
             while data := await self._reader.read(CHUNK):
-                self._session.feed(data)
-                self._deliver()
-        except (OSError, ProtocolError) as error:
-            why = error if isinstance(error, ProtocolError) else ConnectionLost(str(error))
-        self.ended = why
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(why)
-        self.events.put_nowait(None)
+                try:
+                    self._session.feed(data)
+                finally:
+                    self._deliver()  # the whole replies of it, whatever the rest is
+            why = ConnectionLost("the daemon hung up")
+        except (OSError, ProtocolError) as error:  # of a line that is no reply: whose request it was cannot be told
+            why = ConnectionLost(str(error))
+        finally:
+            self.ended = why
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(why)
+            self.events.put_nowait(None)
 
     def _deliver(self) -> None:
         for number in list(self._session.replies):
@@ -111,17 +122,19 @@ class _Line:
 
     async def close(self) -> None:
         """Hang up."""
+        if self._loop is not asyncio.get_running_loop():
+            self._writer.transport.abort()  # its own loop is gone, and nobody waits there any more
+            return
         self._listening.cancel()
         await asyncio.wait({self._listening})
-        self.ended = self.ended or ConnectionLost("the connection was closed")
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(self.ended)
         self._writer.close()
 
 
 async def _events_of(line: _Line) -> AsyncIterator[Event]:
-    while (told := await line.events.get()) is not None:
+    while line.ended is None or not line.events.empty():
+        told = await line.events.get()
+        if told is None:
+            break
         yield Event(told)
     raise line.ended or ConnectionLost("the daemon hung up")
 
@@ -150,7 +163,9 @@ class Client:
         self._directory, self._role, self._timeout_s = directory, role, timeout_s
         self._line: _Line | None = None
         self._connecting = asyncio.Lock()
+        self._closed = False
         self._prefix: str | None = None
+        self._runs = OpenRuns()
 
     async def __aenter__(self) -> Self:
         await self._connect()
@@ -162,15 +177,21 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up; what was begun goes on under its key."""
+        """Hang up for good; what was begun goes on under its key."""
+        self._closed = True
+        await self._drop()
+
+    async def _drop(self) -> None:
         if self._line is not None:
             line, self._line = self._line, None
             await line.close()
 
     async def _connect(self) -> _Line:
+        if self._closed:
+            raise ValueError("the client is closed; make another one")
         async with self._connecting:
-            if self._line is None or self._line.ended is not None:
-                await self.close()
+            if self._line is None or not self._line.usable():
+                await self._drop()
                 self._prefix = None
                 self._line = await _Line.open(self._directory, self._role)
             return self._line
@@ -182,7 +203,7 @@ class Client:
             CallFailed: the daemon says so; the subclass says which error.
             NoDaemon, ConnectionLost, NeverSent, NoReply: as hwtool.losses tells.
         """
-        talk = conversation(call)
+        talk = conversation(call, self._runs.inner)
         try:
             step = next(talk)
             while True:
@@ -213,9 +234,15 @@ class Client:
         Raises:
             ConnectionLost: the daemon went away after the request was sent; nothing is asked about it.
         """
-        check_key(Call(method, params or {}, lambda result: result))
-        line = await self._connect()
-        return await line.ask(method, params or {}, self._timeout_s)
+        effect = check_key(Call(method, params or {}, lambda result: result))
+        try:
+            line = await self._connect()
+        except NoDaemon:
+            effect.never_was()
+            raise
+        told = await line.ask(method, params or {}, self._timeout_s)
+        effect.ended(told.get("effects"))
+        return told
 
     async def new_key(self) -> str:
         """A fresh key that begins with this connection's prefix, so that it is nobody else's."""
@@ -269,17 +296,16 @@ class Client:
             RunFailed: nothing was raised inside, and yet something was left unhandled or is unknown.
         """
         begun = await self.run_start(name)
-        token = RUN.set(begun["id"])
         try:
-            yield begun
+            with self._runs.open(begun["id"]):
+                yield begun
         except CallFailed as error:
-            error.add_note(run_note(await self.run_finish(begun["id"])))
+            with noting(error, f"run {begun['id']} ({name}) could not be finished"):
+                error.add_note(run_note(await self.run_finish(begun["id"])))
             raise
         except BaseException as error:
             error.add_note(f"run {begun['id']} ({name}) is left unfinished")
             raise
-        finally:
-            RUN.reset(token)
         check_run(await self.run_finish(begun["id"]))
 
     @asynccontextmanager
@@ -288,8 +314,11 @@ class Client:
         await self.lease_acquire(device, ttl_ms=ttl_ms)
         try:
             yield
-        finally:
-            await self.lease_release(device)
+        except BaseException as error:
+            with noting(error, f"the lease of {device} could not be given back; it ends by itself"):
+                await self.lease_release(device)
+            raise
+        await self.lease_release(device)
 
     @asynccontextmanager
     async def subscribe(

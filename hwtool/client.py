@@ -15,12 +15,14 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hwtool import calls
+from hwtool.attempts import check_key
 from hwtool.calls import Call
 from hwtool.connection import Connection
 from hwtool.failures import CallFailed, RunFailed
-from hwtool.losses import ConnectionLost
-from hwtool.recovering import RUN, Ask, Pause, Step, check_key, conversation, new_key
+from hwtool.losses import ConnectionLost, NoDaemon, NoReply
+from hwtool.recovering import Ask, Pause, Step, conversation, new_key
 from hwtool.replies import Event, Object
+from hwtool.runs_open import OpenRuns
 from hwtool.session import Role
 
 P = ParamSpec("P")
@@ -55,13 +57,34 @@ class Client:
     ) -> None:
         self._where = (directory, role, timeout_s)
         self._connection: Connection | None = Connection(*self._where)
+        self._closed = False
         self._prefix: str | None = None
+        self._runs = OpenRuns()
 
     def close(self) -> None:
-        """Hang up; what was begun goes on under its key."""
+        """Hang up for good; what was begun goes on under its key."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _connected(self) -> Connection:
+        """The connection, a new one if the old one is of no use.
+
+        Raises:
+            NoDaemon: nobody listens.
+            ValueError: the client is closed.
+        """
+        if self._closed:
+            raise ValueError("the client is closed; make another one")
+        if self._connection is None or self._connection.ended():
+            self._drop()
+            self._prefix = None
+            self._connection = Connection(*self._where)
+        return self._connection
 
     def __enter__(self) -> Self:
         return self
@@ -78,7 +101,7 @@ class Client:
             CallFailed: the daemon says so; the subclass says which error.
             NoDaemon, ConnectionLost, NeverSent, NoReply: as hwtool.losses tells.
         """
-        talk = conversation(call)
+        talk = conversation(call, self._runs.inner)
         try:
             step = next(talk)
             while True:
@@ -99,12 +122,18 @@ class Client:
         if isinstance(step, Ask):
             if self._connection is None:
                 raise ConnectionLost("there is no connection")
-            return self._connection.ask(step.method, step.params)
-        if self._connection is None or self._connection.ended():
-            self.close()
-            self._prefix = None
-            self._connection = Connection(*self._where)
+            return self._asked(self._connection, step.method, step.params)
+        self._connected()
         return None
+
+    def _asked(self, connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return connection.ask(method, params)
+        except NoReply:
+            raise
+        except ConnectionLost:
+            self._drop()  # half a request may stand in it, or half a reply
+            raise
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One request as it is, and its result whatever it is, as plain JSON: for what has no method here.
@@ -112,11 +141,15 @@ class Client:
         Raises:
             ConnectionLost: the daemon went away after the request was sent; nothing is asked about it.
         """
-        check_key(Call(method, params or {}, lambda result: result))
-        if self._connection is None or self._connection.ended():
-            self.close()
-            self._connection = Connection(*self._where)
-        return self._connection.ask(method, params)
+        effect = check_key(Call(method, params or {}, lambda result: result))
+        try:
+            connection = self._connected()
+        except NoDaemon:
+            effect.never_was()
+            raise
+        told = self._asked(connection, method, params or {})
+        effect.ended(told.get("effects"))
+        return told
 
     def new_key(self) -> str:
         """A fresh key that begins with this connection's prefix, so that it is nobody else's."""
@@ -173,17 +206,16 @@ class Client:
             RunFailed: nothing was raised inside, and yet something was left unhandled or is unknown.
         """
         begun = self.run_start(name)
-        token = RUN.set(begun["id"])
         try:
-            yield begun
+            with self._runs.open(begun["id"]):
+                yield begun
         except CallFailed as error:
-            error.add_note(run_note(self.run_finish(begun["id"])))
+            with noting(error, f"run {begun['id']} ({name}) could not be finished"):
+                error.add_note(run_note(self.run_finish(begun["id"])))
             raise
         except BaseException as error:
             error.add_note(f"run {begun['id']} ({name}) is left unfinished")
             raise
-        finally:
-            RUN.reset(token)
         check_run(self.run_finish(begun["id"]))
 
     @contextmanager
@@ -192,8 +224,11 @@ class Client:
         self.lease_acquire(device, ttl_ms=ttl_ms)
         try:
             yield
-        finally:
-            self.lease_release(device)
+        except BaseException as error:
+            with noting(error, f"the lease of {device} could not be given back; it ends by itself"):
+                self.lease_release(device)
+            raise
+        self.lease_release(device)
 
     @contextmanager
     def subscribe(
@@ -220,6 +255,15 @@ class Client:
     def _events(self) -> Iterator[Event]:
         if self._connection is not None:
             yield from map(Event, self._connection.events())
+
+
+@contextmanager
+def noting(error: BaseException, what: str) -> Iterator[None]:
+    """What fails inside becomes a note of the error that is on its way already, and does not take its place."""
+    try:
+        yield
+    except Exception as late:  # noqa: BLE001  # whatever it is: the first error is the one to be told
+        error.add_note(f"{what}: {late}")
 
 
 def run_note(run: Object) -> str:

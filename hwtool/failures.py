@@ -65,8 +65,8 @@ class CallFailed(Exception):
     @property
     def retry_after_ms(self) -> int | None:
         """How long the daemon says to wait before the next attempt."""
-        after_ms = self.error.get("retry_after_ms")
-        return after_ms if isinstance(after_ms, int) else None
+        after_ms = self.error.get("retry_after_ms") if isinstance(self.error, Mapping) else None
+        return after_ms if isinstance(after_ms, int) and not isinstance(after_ms, bool) and after_ms >= 0 else None
 
 
 class Malformed(CallFailed):

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, TypeVar
 
+from hwtool.attempts import check_key
 from hwtool.calls import Call
-from hwtool.failures import failure
+from hwtool.failures import CallFailed, failure
 from hwtool.losses import ConnectionLost, NeverSent, NoDaemon, NoReply
 from hwtool.replies import Result
 from hwtool.session import ProtocolError
@@ -46,22 +46,8 @@ class Pause(NamedTuple):
     seconds: float
 
 
-class Tried:
-    """The keys of the effects inside a retry policy, in their order; `at`: how many this attempt has come to."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-        self.at = 0
-
-
 Step = Connect | Ask | Pause
 Conversation = Generator[Step, dict[str, Any] | None, T]
-RUN: ContextVar[int | None] = ContextVar("hwtool_run", default=None)
-TRIED: ContextVar[Tried | None] = ContextVar("hwtool_tried", default=None)
-
-
-class FreshKeyInRetry(Exception):
-    """An effect was to be repeated by a retry policy under a key of its own: that could do it twice."""
 
 
 def new_key(prefix: str = "py-") -> str:
@@ -72,8 +58,11 @@ def new_key(prefix: str = "py-") -> str:
     return prefix + os.urandom(KEY_BYTES).hex()
 
 
-def conversation(call: Call[T]) -> Conversation[T]:
+def conversation(call: Call[T], run: int | None = None) -> Conversation[T]:
     """One call to its end.
+
+    Args:
+        run: the run that is open around it.
 
     Raises:
         CallFailed: the daemon says so; the subclass says which error.
@@ -82,18 +71,36 @@ def conversation(call: Call[T]) -> Conversation[T]:
         FreshKeyInRetry: a retry policy would have done an effect twice.
     """
     params = dict(call.params)
-    run = RUN.get()
     if call.in_run and run is not None:
         params.setdefault("run", run)
-    check_key(call)
-    yield Connect()
+    effect = check_key(call)
+    try:
+        yield Connect()
+        made = _made(call, (yield from _told(call, params)))
+    except (NoDaemon, NeverSent):
+        effect.never_was()
+        raise
+    except CallFailed as error:
+        effect.ended(error.effects)
+        raise
+    if isinstance(made, Result):
+        effect.ended(made.effects)
+    return made
+
+
+def _told(call: Call[Any], params: dict[str, Any]) -> Conversation[dict[str, Any] | None]:
+    """What the daemon says of a call, or of its key."""
     try:
         told = yield Ask(call.method, params)
     except NoReply:
         raise
     except ConnectionLost as lost:
-        told = yield from _after_loss(call, params, lost)
-    return _made(call, told)
+        return (yield from _after_loss(call, params, lost))
+    answered = None if told is None else told.get("key")
+    if call.key is not None and answered not in (None, call.key):
+        other = ConnectionLost(f"{call.method} under key {call.key} was answered with key {answered}")
+        return (yield from _after_loss(call, params, other))
+    return told
 
 
 def _made(call: Call[T], told: dict[str, Any] | None) -> T:
@@ -104,24 +111,6 @@ def _made(call: Call[T], told: dict[str, Any] | None) -> T:
         return call.make(result)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"{call.method}: the answer has not the shape of a result: {error!r}") from error
-
-
-def check_key(call: Call[Any]) -> None:
-    """Inside a retry policy each effect keeps the key that it had in the first attempt."""
-    tried = TRIED.get()
-    if tried is None or call.repeatable:
-        return
-    if call.key is None:
-        raise FreshKeyInRetry(f"{call.method} has no key: it cannot be told from its repetition, and is not retried")
-    before = tried.keys[tried.at] if tried.at < len(tried.keys) else None
-    if before is None:
-        tried.keys.append(call.key)
-    elif before != call.key:
-        raise FreshKeyInRetry(
-            f"{call.method} was tried under key {before} before, and now under {call.key}: make the key once, outside "
-            "of what is retried"
-        )
-    tried.at += 1
 
 
 def _after_loss(call: Call[Any], params: dict[str, Any], lost: ConnectionLost) -> Conversation[dict[str, Any] | None]:

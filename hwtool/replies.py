@@ -6,6 +6,7 @@ members; those that this version does not know stay in `json` and are otherwise 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -41,7 +42,10 @@ class View:
         return isinstance(other, View) and type(other) is type(self) and other.json == self.json
 
     def __hash__(self) -> int:
-        return hash(repr(self.json))
+        return hash(json.dumps(thawed(self.json), sort_keys=True))
+
+    def __reduce__(self) -> tuple[type[View], tuple[Any]]:
+        return type(self), (thawed(self.json),)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({thawed(self.json)!r})"

@@ -12,11 +12,12 @@ Rules
   `in_progress`, a daemon that is not there, and a call that it never recorded. Nothing else: a new attempt that needs a
   new key, or a look first, is a decision of the caller's.
 - How long the daemon says to wait beats the schedule, longer or shorter; `ignoring_server_advice` says otherwise.
-- Giving up cancels nothing. A wait that would end after `giving_up_after` is not begun; under asyncio
-  (`hwtool.waiting.wait_for`) the wait for a call ends at that time too, and the call goes on.
+- Giving up cancels nothing in the daemon. A wait that would end after `giving_up_after` is not begun; under asyncio
+  (`hwtool.waiting.wait_for`) the task that waits for a call is cancelled at that time too.
 - Giving up raises what came last, or answers what `falling_back_to` says, if the failure is one that was to be retried
-  and nothing with an effect was sent: a fall-back never hides an effect that may have happened.
-- An effect keeps its key over all attempts; one with a fresh key in a later attempt, or with none, is refused unsent.
+  and no effect of any attempt may have happened: a fall-back never hides one.
+- An effect keeps its key over all attempts; one with a fresh key in a later attempt, or with none, is refused unsent
+  (hwtool.attempts).
 
 Everything that decides is pure; `timed_by` brings another clock, for tests.
 """
@@ -24,14 +25,13 @@ Everything that decides is pure; `timed_by` brings another clock, for tests.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from hwtool.failures import CallFailed
+from hwtool.attempts import Account, account
+from hwtool.failures import CallFailed, Malformed
 from hwtool.losses import NeverSent, NoDaemon
-from hwtool.recovering import TRIED, Tried
 from hwtool.replies import Result
 from hwtool_contracts.errors import ErrorClass, Retry
 
@@ -40,7 +40,7 @@ Outcome = object  # what a call returned, or the exception it raised
 
 
 class GaveUp(TimeoutError):
-    """The time was over while a call was under way; it goes on, and what it does is found under its key."""
+    """The time was over while a call was under way; in the daemon it goes on, and what it does is found by its key."""
 
 
 class Ticking(Protocol):
@@ -154,24 +154,28 @@ class Policy:
         Raises:
             BaseException: of the last attempt.
             FreshKeyInRetry: an effect came under another key than before, or under none.
+            TypeError: it answers a coroutine; hwtool.waiting.wait_for awaits.
         """
-        with same_keys() as tried:
+        with account() as tried:
             deciding = self.decisions(tried)
             next(deciding)
             while True:
-                tried.at = 0
                 outcome: Outcome
-                try:
-                    outcome = call()
-                except Exception as error:  # noqa: BLE001  # whether it is tried again is decided below
-                    outcome = error
+                with tried.attempt():
+                    try:
+                        outcome = call()
+                    except Exception as error:  # noqa: BLE001  # whether it is tried again is decided below
+                        outcome = error
+                if isinstance(outcome, Coroutine):
+                    outcome.close()
+                    raise TypeError("it is a coroutine, which is not awaited here: await wait_for(policy, call)")
                 try:
                     wait_s = deciding.send(outcome)
                 except StopIteration as end:
                     return cast(T, end.value)
                 self.clock.sleep(wait_s)
 
-    def decisions(self, tried: Tried) -> Generator[float, Outcome, Outcome]:
+    def decisions(self, tried: Account) -> Generator[float, Outcome, Outcome]:
         """Told of each outcome, answers how long to wait; ends with the result, or raises the last error."""
         again = self.again or while_transient.again
         schedule = self.schedule or DEFAULT_SCHEDULE
@@ -190,9 +194,8 @@ class Policy:
             if late or (self.attempts is not None and number >= self.attempts):
                 return self._given_up(outcome, tried)
 
-    def _given_up(self, outcome: Outcome, tried: Tried) -> Outcome:
-        harmless = not tried.keys or _nothing_was_sent(outcome)
-        if not isinstance(self.fall_back, _Unset) and harmless:
+    def _given_up(self, outcome: Outcome, tried: Account) -> Outcome:
+        if not isinstance(self.fall_back, _Unset) and tried.acted == 0:
             return self.fall_back
         return _ended(outcome)
 
@@ -201,17 +204,6 @@ def _ended(outcome: Outcome) -> Outcome:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
-
-
-@contextmanager
-def same_keys() -> Generator[Tried, None, None]:
-    """Effects inside keep their keys from attempt to attempt."""
-    tried = Tried()
-    token = TRIED.set(tried)
-    try:
-        yield tried
-    finally:
-        TRIED.reset(token)
 
 
 class Clause(NamedTuple):
@@ -231,14 +223,9 @@ def transient(outcome: Outcome) -> bool:
     if isinstance(outcome, Result):
         return outcome.status == "in_progress"
     if isinstance(outcome, CallFailed):
-        return outcome.error.get("class") == ErrorClass.RETRYABLE and outcome.retry == Retry.SAME_KEY
-    return isinstance(outcome, NoDaemon | NeverSent)
-
-
-def _nothing_was_sent(outcome: Outcome) -> bool:
-    """Whether nothing that has an effect can have come of it: a fall-back hides nothing then."""
-    if isinstance(outcome, CallFailed):
-        return outcome.effects == "none"
+        if isinstance(outcome, Malformed):
+            return False
+        return outcome.error["class"] == ErrorClass.RETRYABLE and outcome.retry == Retry.SAME_KEY
     return isinstance(outcome, NoDaemon | NeverSent)
 
 

@@ -119,6 +119,8 @@ class Runs:
         except StoreRule:
             _check_open(await self._mine(caller, run_id))
             raise
+        for place in [p for p in daemon.may_come_again if p[1] == run_id]:
+            del daemon.may_come_again[place]
         return await self._told(caller, run_id)
 
     async def acknowledge(self, caller: Caller, run_id: int, error_id: int, how: str) -> Result:
@@ -182,7 +184,7 @@ class Runs:
             return result
         daemon, now_ns = self._daemon, self._daemon.clock.wall_ns()
         if result.ok and result.key is not None:
-            for error_id in daemon.may_come_again.pop((run_id, result.key), []):
+            for error_id in daemon.may_come_again.pop((caller.principal, run_id, result.key), []):
                 done = partial(runs.handle, run_id=run_id, error_id=error_id, now_ns=now_ns, note=None)
                 with contextlib.suppress(StoreRule):  # it was acknowledged meanwhile
                     await daemon.ask(partial(done, how="the same key succeeded"))
@@ -196,7 +198,7 @@ class Runs:
         )
         if number is not None:
             if op_id is None and result.key is not None and result.error["class"] == ErrorClass.RETRYABLE:
-                daemon.may_come_again.setdefault((run_id, result.key), []).append(number)
+                daemon.may_come_again.setdefault((mine, run_id, result.key), []).append(number)
             result.error = {**result.error, "run": run_id, "error_id": number}
         return result
 

@@ -47,7 +47,7 @@ class Daemon:
         reloading: held while the board is read again: the one that began last wins.
         rates: when callers began operations that policy limits.
         steps_after_error: effectful steps that runs took although an error in them was not handled.
-        may_come_again: errors of runs that the success of their key handles, by run and key.
+        may_come_again: errors of runs that the success of their key handles, by principal, run and key.
     """
 
     board: Board
@@ -67,7 +67,7 @@ class Daemon:
     rates: Rates = field(default_factory=Rates)
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     steps_after_error: int = 0
-    may_come_again: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    may_come_again: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
     _kept: set[asyncio.Task[Any]] = field(default_factory=set)
     _counted: dict[str, dict[str, Any]] = field(default_factory=dict)
     _refused: list[dict[str, Any]] = field(default_factory=list)

@@ -1,6 +1,8 @@
-"""A retry policy under asyncio: the same decisions; giving up ends the wait, and the call goes on.
+"""A retry policy under asyncio: the same decisions, and giving up ends an attempt that is under way.
 
 value = await wait_for(patiently, lambda: hw.read("uart.RXLVL"))
+
+What is cancelled then is the waiting: an operation that the daemon has begun goes on under its key.
 """
 
 from __future__ import annotations
@@ -9,10 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from hwtool.retrying import Clock, GaveUp, Policy, Ticking, same_keys
+from hwtool.attempts import account
+from hwtool.retrying import Clock, GaveUp, Policy, Ticking
 
 T = TypeVar("T")
-LEFT_BEHIND: set[asyncio.Task[Any]] = set()  # tasks that nobody waits for any more; kept so that they live to their end
 
 
 async def wait_for(policy: Policy, call: Callable[[], Awaitable[T]]) -> T:
@@ -24,13 +26,13 @@ async def wait_for(policy: Policy, call: Callable[[], Awaitable[T]]) -> T:
         FreshKeyInRetry: an effect came under another key than before, or under none.
     """
     began_s = policy.clock.monotonic_s()
-    with same_keys() as tried:
+    with account() as tried:
         deciding = policy.decisions(tried)
         next(deciding)
         while True:
-            tried.at = 0
             rest_s = None if policy.give_up is None else began_s + policy.give_up.s - policy.clock.monotonic_s()
-            outcome = await _attempt(call, rest_s)
+            with tried.attempt():
+                outcome = await _attempt(call, rest_s)
             try:
                 wait_s = deciding.send(outcome)
             except StopIteration as end:
@@ -39,33 +41,15 @@ async def wait_for(policy: Policy, call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _attempt(call: Callable[[], Awaitable[Any]], within_s: float | None) -> object:
-    """What a call returned, or the exception it raised; GaveUp if it is still under way."""
-    task = asyncio.ensure_future(_of(call))
+    """What a call returned, or the exception it raised; GaveUp if the time was over before."""
+    limit = asyncio.timeout(within_s)
     try:
-        done, _ = await asyncio.wait({task}, timeout=within_s)
-    except asyncio.CancelledError:
-        _leave(task)
-        raise
-    if not done:
-        _leave(task)
-        return GaveUp(f"gave up waiting after {within_s:g} s; the call goes on")
-    error = task.exception()
-    return task.result() if error is None else error
-
-
-async def _of(call: Callable[[], Awaitable[Any]]) -> Any:
-    return await call()
-
-
-def _leave(task: asyncio.Task[Any]) -> None:
-    LEFT_BEHIND.add(task)
-
-    def ended(task: asyncio.Task[Any]) -> None:
-        LEFT_BEHIND.discard(task)
-        if not task.cancelled():
-            task.exception()
-
-    task.add_done_callback(ended)
+        async with limit:
+            return await call()
+    except Exception as error:  # noqa: BLE001  # whether it is tried again is decided by the policy
+        if isinstance(error, TimeoutError) and limit.expired():
+            return GaveUp(f"gave up waiting after {within_s:g} s; what the daemon has begun goes on")
+        return error
 
 
 async def _pause(clock: Ticking, wait_s: float) -> None:

@@ -9,6 +9,7 @@ it is away is said in the same shape, and never as more than is known:
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,6 +26,8 @@ from hwtool_contracts.errors import Code, DomainError, Retry
 
 DEADLINE_MS: Final = 45_000  # hosts stop waiting for a tool after a minute or so; nothing is cancelled then
 RETRY_MS: Final = 1000
+TIMEOUT_S: Final = 55.0  # of one answer of the daemon: over its deadline, under the hosts' patience
+FIRST_S: Final = 5.0
 ENVELOPE_BYTES: Final = 200
 
 
@@ -35,10 +38,11 @@ class Bridge:
         self._client = client
 
     async def read_only(self) -> bool:
-        """Whether the daemon was started read-only; False while it cannot be asked."""
+        """Whether the daemon was started read-only; False while it cannot be asked, or does not answer."""
         try:
-            return bool((await self._client.describe())["read_only"])
-        except (CallFailed, ConnectionLost, NoDaemon, ProtocolError):
+            async with asyncio.timeout(FIRST_S):
+                return bool((await self._client.describe())["read_only"])
+        except (CallFailed, ConnectionLost, NoDaemon, ProtocolError, TimeoutError):
             return False
 
     async def answer(self, tool: Tool, arguments: Mapping[str, Any]) -> Params:
@@ -54,7 +58,9 @@ class Bridge:
             result = await self._asked(Call(method, params, _itself))
             if method == "describe" and result["status"] == "done":
                 listed = await self._asked(Call("device.list", {}, _itself))
-                result["devices"] = listed.get("devices") or []
+                result["devices"] = listed.get("devices")
+                if listed["status"] == "failed":
+                    result["warnings"] = [*(result.get("warnings") or ()), f"devices_unknown: {listed['summary']}"]
         except DomainError as error:
             result = failed(error, key)
         for holder in (result, result.get("error") or {}):
@@ -72,7 +78,9 @@ class Bridge:
             return _json(await self._client.perform(call))
         except CallFailed as error:
             return _json(error.result)
-        except (NoDaemon, NeverSent) as error:
+        except NeverSent as error:
+            return failed(_unavailable(str(error), "never_sent"), call.key)
+        except NoDaemon as error:
             return failed(_unavailable(str(error)), call.key)
         except ConnectionLost as error:
             if call.key is None or call.repeatable:
@@ -103,15 +111,19 @@ def _check_size(params: Params) -> None:
     Raises:
         DomainError: invalid_args.
     """
-    size = len(json.dumps(params).encode())
+    try:
+        size = len(json.dumps(params, ensure_ascii=False, allow_nan=False).encode())
+    except ValueError as error:
+        raise wrong("$", "numbers and text that JSON can carry", str(error)) from error
     most = MAX_LINE_BYTES - ENVELOPE_BYTES
     if size > most:
         raise wrong("$", f"arguments of at most {most} bytes", f"{size} bytes")
 
 
-def _unavailable(why: str) -> DomainError:
-    hint = "an operator starts the daemon (hwtool serve); then make the same call again"
-    return DomainError(Code.UNAVAILABLE, why, hint=hint, reason="no_daemon", retry_after_ms=RETRY_MS)
+def _unavailable(why: str, reason: str = "no_daemon") -> DomainError:
+    started = "an operator starts the daemon (hwtool serve); then make" if reason == "no_daemon" else "make"
+    hint = f"{started} the same call again"
+    return DomainError(Code.UNAVAILABLE, why, hint=hint, reason=reason, retry_after_ms=RETRY_MS)
 
 
 def failed(error: DomainError, key: object, effects: str = "none") -> Params:

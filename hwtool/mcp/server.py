@@ -99,7 +99,7 @@ async def _serve_from(server: Server[Any], first: SessionMessage | Exception, re
     """The rest of the pipe, beginning with what was read of it already."""
     send_in, in_ = anyio.create_memory_object_stream[SessionMessage | Exception]()
     out, receive_out = anyio.create_memory_object_stream[SessionMessage]()
-    waiting: set[str | int | None] = set()
+    waiting: set[str] = set()  # numbers as text: 1 and "1" are one request to the SDK
     answered = anyio.Condition()
 
     async def relay() -> None:
@@ -114,9 +114,9 @@ async def _serve_from(server: Server[Any], first: SessionMessage | Exception, re
     async def forward(item: SessionMessage | Exception) -> None:
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, types.JSONRPCRequest):
-            waiting.add(message.id)
+            waiting.add(str(message.id))
         if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            waiting.discard((message.params or {}).get("requestId"))  # nobody waits for it, and the SDK may not answer
+            waiting.discard(str((message.params or {}).get("requestId")))  # the SDK may not answer it
         await send_in.send(item)
 
     async def deliver() -> None:
@@ -125,7 +125,7 @@ async def _serve_from(server: Server[Any], first: SessionMessage | Exception, re
                 await writing.send(item)
                 if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
                     async with answered:
-                        waiting.discard(item.message.id)
+                        waiting.discard(str(item.message.id))
                         answered.notify_all()
 
     async with anyio.create_task_group() as group:

@@ -296,7 +296,7 @@ def request_of(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, Params]:
     Raises:
         DomainError: invalid_args.
     """
-    given = dict(arguments)
+    given = {name: value for name, value in arguments.items() if value is not None}  # some hosts send them all
     check_names(tool, given)
     return tool.call(given)
 

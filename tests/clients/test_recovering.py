@@ -11,7 +11,7 @@ from hwtool import calls
 from hwtool.calls import Call
 from hwtool.failures import KeyConflict, Malformed, OutcomeUnknown
 from hwtool.losses import ConnectionLost, NeverSent, NoDaemon, NoReply
-from hwtool.recovering import PAUSES_S, RUN, Ask, Connect, Pause, Step, conversation, new_key
+from hwtool.recovering import PAUSES_S, Ask, Connect, Pause, Step, conversation, new_key
 from hwtool.replies import Result
 from hwtool.session import ProtocolError
 from hwtool_contracts.errors import Code, DomainError
@@ -39,10 +39,10 @@ PROGRESS = told("in_progress", effects="unknown")
 NOT_FOUND = failed(Code.NOT_FOUND, searched=KEY, suggestions=[])
 
 
-def play(call: Call[Any], *answers: Any) -> tuple[Any, list[Step]]:
+def play(call: Call[Any], *answers: Any, run: int | None = None) -> tuple[Any, list[Step]]:
     """Drive a conversation with these answers; what came of it, and what it asked for."""
     steps: list[Step] = []
-    talk = conversation(call)
+    talk = conversation(call, run)
     rest = list(answers)
     try:
         step = next(talk)
@@ -147,20 +147,16 @@ def test_rehearsal_when_the_reply_is_lost_then_repeated() -> None:
 
 
 def test_run_when_one_is_open_then_calls_that_can_belong_to_it_do() -> None:
-    token = RUN.set(4)
-    try:
-        for call, run in (
-            (WRITE, 4),
-            (calls.read("d.R"), 4),
-            (calls.write("d.R", 1, key=KEY, run=9), 9),
-            (calls.safe_state("d", key=KEY), None),
-            (calls.devices(), None),
-        ):
-            _, steps = play(call, None, told(devices=[]))
-            assert isinstance(steps[1], Ask)
-            assert steps[1].params.get("run") == run, call.method
-    finally:
-        RUN.reset(token)
+    for call, run in (
+        (WRITE, 4),
+        (calls.read("d.R"), 4),
+        (calls.write("d.R", 1, key=KEY, run=9), 9),
+        (calls.safe_state("d", key=KEY), None),
+        (calls.devices(), None),
+    ):
+        _, steps = play(call, None, told(devices=[]), run=4)
+        assert isinstance(steps[1], Ask)
+        assert steps[1].params.get("run") == run, call.method
 
 
 MALFORMED: list[tuple[str, Any]] = [

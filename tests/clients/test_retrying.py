@@ -6,16 +6,17 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwtool import calls
+from hwtool.attempts import FreshKeyInRetry, check_key
 from hwtool.failures import CallFailed, failure
 from hwtool.losses import ConnectionLost, NeverSent, NoDaemon
-from hwtool.recovering import FreshKeyInRetry, check_key, new_key
+from hwtool.recovering import new_key
 from hwtool.replies import Result
 from hwtool.retrying import (
     Clause,
@@ -234,7 +235,7 @@ def test_effect_when_its_key_changes_between_attempts_then_refused_unsent() -> N
         sent.append(made)
         raise busy()
 
-    with pytest.raises(FreshKeyInRetry, match="make the key once"):
+    with pytest.raises(FreshKeyInRetry, match="make each key once"):
         retrying(up_to(4).attempts, timed_by(clock))(call)
     assert len(sent) == 1
 
@@ -270,6 +271,97 @@ def test_policies_when_nested_then_the_outer_ones_keys_are_its_own() -> None:
 
     with pytest.raises(CallFailed):
         retrying(up_to(3).attempts, timed_by(clock))(outer)
+
+
+def test_fall_back_when_an_effect_of_an_earlier_step_was_applied_then_it_does_not_hide_it() -> None:
+    def call() -> Any:
+        check_key(calls.write("d.R", 1, key="key-0001")).ended("applied")
+        raise busy()
+
+    with pytest.raises(CallFailed):
+        retrying(up_to(1).attempts, falling_back_to("old"))(call)
+
+    def refused_first() -> Any:
+        check_key(calls.write("d.R", 1, key="key-0001")).ended("none")
+        raise busy()
+
+    assert retrying(up_to(1).attempts, falling_back_to("old"))(refused_first) == "old"
+
+
+def test_key_when_fresh_in_each_call_of_an_inner_policy_then_the_outer_one_refuses_it() -> None:
+    clock = FakeClock()
+    inner = retrying(up_to(1).attempts, timed_by(clock))
+
+    def once() -> Any:
+        check_key(calls.write("d.R", 1, key=new_key()))
+        raise busy()
+
+    with pytest.raises(FreshKeyInRetry):
+        retrying(up_to(3).attempts, timed_by(clock))(partial(inner, once))
+
+
+def test_effects_when_they_come_in_another_order_then_allowed() -> None:
+    orders = iter([(1, 2), (2, 1), (2, 1, 3)])
+
+    def call() -> Any:
+        for number in next(orders):
+            check_key(calls.write("d.R", number, key=f"key-000{number}"))
+        raise busy()
+
+    with pytest.raises(CallFailed):
+        retrying(up_to(3).attempts, timed_by(FakeClock()))(call)
+
+
+def test_effect_when_it_ended_well_before_then_a_later_attempt_does_not_do_it_under_another_key() -> None:
+    sent: list[str] = []
+
+    def call() -> Any:
+        key = new_key()
+        check_key(calls.write("motor.STEP", 1, key=key)).ended("applied")
+        sent.append(key)
+        raise busy()  # what came after it
+
+    with pytest.raises(FreshKeyInRetry):
+        retrying(up_to(3).attempts, timed_by(FakeClock()))(call)
+    assert len(sent) == 1
+
+
+def test_task_of_an_attempt_when_another_one_is_under_way_then_it_sends_nothing_and_later_it_may() -> None:
+    async def whole() -> list[str]:
+        told: list[str] = []
+        go, again = asyncio.Event(), asyncio.Event()
+        left: list[asyncio.Future[None]] = []
+
+        async def late() -> None:
+            for turn in (go, again):
+                await turn.wait()
+                try:
+                    check_key(calls.write("d.R", 1, key="key-0001"))
+                    told.append("sent")
+                except FreshKeyInRetry as error:
+                    told.append("given up" if "given up" in str(error) else "refused")
+
+        async def call() -> None:
+            if not left:
+                left.append(asyncio.ensure_future(late()))
+                raise busy(0)
+            go.set()
+            await asyncio.sleep(0.01)
+
+        await wait_for(retrying(up_to(2).attempts), call)
+        again.set()
+        await left[0]
+        return told
+
+    assert asyncio.run(whole()) == ["given up", "sent"]
+
+
+def test_policy_when_it_is_given_a_coroutine_then_says_who_awaits() -> None:
+    async def call() -> None:
+        pass
+
+    with pytest.raises(TypeError, match="wait_for"):
+        retrying(up_to(2).attempts)(cast(Any, call))
 
 
 OUTCOMES = st.one_of(
@@ -352,27 +444,37 @@ def test_terse_when_applied_at_once_then_as_its_policy() -> None:
     assert (clock.waits, outcomes) == ([], [])
 
 
-def test_time_when_it_is_over_during_an_attempt_then_the_wait_ends_and_the_call_goes_on() -> None:
-    async def whole() -> tuple[str, bool]:
-        release, went_on = asyncio.Event(), asyncio.Event()
-
-        async def call() -> None:
-            await release.wait()
-            went_on.set()
+def test_time_when_it_is_over_during_an_attempt_then_its_wait_is_cancelled() -> None:
+    async def whole() -> tuple[str, list[str]]:
+        ended: list[str] = []
 
         async def slow_read() -> str:
-            await asyncio.sleep(60)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
             return "new"
 
         with pytest.raises(GaveUp, match="goes on"):
-            await wait_for(retrying(giving_up_after(ms(20))), call)
-        release.set()
-        async with asyncio.timeout(5):
-            await went_on.wait()
+            await wait_for(retrying(giving_up_after(ms(20))), slow_read)
         read = await wait_for(retrying(giving_up_after(ms(20)), falling_back_to("old")), slow_read)
-        return str(read), went_on.is_set()
+        waiting = asyncio.ensure_future(wait_for(retrying(up_to(3).attempts), slow_read))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return read, ended
 
-    assert asyncio.run(whole()) == ("old", True)
+    assert asyncio.run(whole()) == ("old", ["cancelled"] * 3)
+
+
+def test_time_out_of_the_call_itself_when_nothing_was_given_up_then_it_is_the_outcome() -> None:
+    async def own() -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        asyncio.run(wait_for(retrying(giving_up_after(seconds(9))), own))
 
 
 def test_time_when_it_is_over_during_an_effect_then_no_fall_back_hides_it() -> None:

@@ -376,7 +376,7 @@ def test_config_when_printed_then_in_the_hosts_form_and_nothing_is_written(bench
         json.loads(vscode)["servers"]["hwtool"],
     ]
     for entry in entries:
-        assert (entry["args"], entry["env"]) == (["mcp"], {"HWTOOL_SOCKET": str(bench.daemon.sockets)})
+        assert (entry["args"][-1], entry["env"]) == ("mcp", {"HWTOOL_SOCKET": str(bench.daemon.sockets)})
         assert entry["command"].startswith("/")
     assert entries[2]["type"] == "stdio"
     assert sorted(bench.daemon.sockets.iterdir()) == before
