@@ -7,7 +7,9 @@ task that is cancelled stops waiting, nothing more: what it asked for goes on un
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import update_wrapper
@@ -123,7 +125,8 @@ class _Line:
     async def close(self) -> None:
         """Hang up."""
         if self._loop is not asyncio.get_running_loop():
-            self._writer.transport.abort()  # its own loop is gone, and nobody waits there any more
+            with contextlib.suppress(OSError):  # its own loop is gone, and nobody waits there any more
+                self._writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
             return
         self._listening.cancel()
         await asyncio.wait({self._listening})
