@@ -1,4 +1,4 @@
-// node hw.mjs METHOD [PARAMS]: one call to the daemon, its reply on stdout.
+// node hw.mjs METHOD [PARAMS]: one call to the daemon, its reply on stdout; a failed exit without one.
 import net from "node:net";
 const [method, params = "{}"] = process.argv.slice(2);
 const socket = net.connect(`${process.env.HWTOOL_SOCKET ?? "/run/hwtool"}/agent.sock`);

@@ -1,6 +1,6 @@
-// hw METHOD PARAMS: one call to the daemon, its reply on stdout. Build: rustc hw.rs
+// hw METHOD PARAMS: one call to the daemon, its reply on stdout; exit 1 without one. Build: rustc hw.rs
 use std::io::{BufRead, BufReader, Write};
-use std::{env, os::unix::net::UnixStream};
+use std::{env, os::unix::net::UnixStream, process::exit};
 
 fn main() -> std::io::Result<()> {
     let words: Vec<String> = env::args().collect();
@@ -10,5 +10,6 @@ fn main() -> std::io::Result<()> {
     writeln!(line, r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)?;
     let mut reply = String::new();
     BufReader::new(line).read_line(&mut reply)?;
-    Ok(print!("{reply}"))
+    print!("{reply}");
+    exit(i32::from(!reply.ends_with('\n')))
 }

@@ -9,6 +9,7 @@ counters agree (the bench checks that at its end).
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -212,10 +213,17 @@ def test_agent_when_it_behaves_as_models_do_then_no_harm_and_no_failure_passes_a
         ]
         assert fresh == []
         assert bench.executed("OLATA.write") <= 1
-    # what the run says is computed: it succeeded only if nothing in it was left unhandled
+    # what the run says is computed: it succeeded exactly if every key of it was told to be done at last, and no
+    # request of it was refused for good; nothing that the agent claims comes into it
     failed = [t for t in hands.told if t["status"] == "failed" and (t["error"] or {}).get("run") == hands.run]
-    assert run["status"] == ("failed" if run["unhandled"] else "succeeded")
-    assert run["unhandled"] or all(t["error"]["class"] == "retryable" for t in failed)
+    last = {t["key"]: t["ok"] for t in hands.told if t.get("key") and not t.get("dry_run")}
+    open_keys = {t["key"] for t in failed if t["error"]["class"] == "retryable" and not last[t["key"]]}
+    refused = [t for t in failed if t["error"]["class"] != "retryable"]
+    assert run["status"] == ("failed" if refused or open_keys else "succeeded"), (refused, open_keys)
+    # each key at most once at the device, and one that was told to have changed nothing not at all
+    counted = Counter(t["key"] for t in keyed if t["effects"] != "none" and not t.get("replayed"))
+    harmless = {t["key"] for t in keyed if t["effects"] == "none" and t["key"] not in counted}
+    assert written + popped <= len(keys - harmless)
 
 
 def test_liar_when_the_first_step_was_lost_then_the_second_never_ran_and_the_run_failed(bench: Bench) -> None:

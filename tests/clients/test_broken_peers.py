@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -46,10 +47,13 @@ def peer(directory: Path, *answers: Answer) -> Iterator[list[dict[str, Any]]]:
     taken: list[dict[str, Any]] = []
     rest = list(answers)
 
+    numbers = itertools.count()
+
     def serve(it: socket.socket) -> None:
+        number = next(numbers)
         with it, it.makefile("rb") as lines:
             for line in lines:
-                taken.append(json.loads(line))
+                taken.append({**json.loads(line), "connection": number})
                 it.sendall(rest.pop(0)(taken[-1]))
 
     def accept() -> None:
@@ -98,6 +102,7 @@ def test_answer_when_it_is_not_of_this_call_then_the_record_is_asked_and_nothing
         assert write(tmp_path).verdict == "applied"
     assert [t["method"] for t in taken] == ["reg.write", "op.get"]
     assert taken[1]["params"]["request"]["params"] == {"register": "d.R", "value": 1}
+    assert taken[0]["connection"] != taken[1]["connection"] or b"result" in answer(taken[0])
 
 
 @both
@@ -121,6 +126,8 @@ def test_reply_when_it_comes_after_the_caller_gave_up_then_nobody_takes_it_for_h
         with pytest.raises(NoReply):
             hw.ask("device.list")
         assert hw.ask("device.list")["summary"] == "mine"
+        assert hw._connection is not None
+        assert hw._connection._session.replies == {}  # nor is it kept for ever
 
     async def whole() -> None:
         async with aio.Client(tmp_path, timeout_s=0.2) as hw:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,3 +87,28 @@ def test_client_when_killed_after_the_dispatch_then_the_same_line_replays(
     bench.killed_after_dispatch([*program, "reg.write", json.dumps(other)], daemon_too=True)
     again = call("reg.write", other)
     assert (again["replayed"], bench.executed("OLATA.write")) == (True, 2)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_client_when_the_daemon_hangs_up_without_a_reply_or_is_not_there_then_it_fails(
+    tmp_path: Path, language: str
+) -> None:
+    program = LANGUAGES[language](tmp_path)
+    environment = {**os.environ, "HWTOOL_SOCKET": str(tmp_path)}
+    words = [*program, "device.list", "{}"]
+    absent = subprocess.run(words, env=environment, capture_output=True, timeout=4 * LIMIT_S, check=False)
+    assert absent.returncode != 0
+
+    def hang_up() -> None:
+        it, _ = listening.accept()
+        with it:
+            it.recv(1 << 16)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "agent.sock"))
+        listening.listen()
+        rude = threading.Thread(target=hang_up)
+        rude.start()
+        lost = subprocess.run(words, env=environment, capture_output=True, timeout=4 * LIMIT_S, check=False)
+        rude.join(LIMIT_S)
+    assert lost.returncode != 0
