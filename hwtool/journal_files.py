@@ -30,6 +30,8 @@ POSITION: Final = ".position"  # no device can be called so, nor as the next: na
 OF_THE_DAEMON: Final = "+daemon"
 MEMBERS: Final = frozenset({"seq", "op", "epoch", "at", "prev", "hash", "body"})
 ROWS_A_POSITION: Final = 1000
+TAIL_BYTES: Final = 1 << 14
+NO_SEQ: Final = 1 << 63  # over all of them
 RETRY_S: Final = 5.0
 MARKDOWN: Final = str.maketrans({c: "\\" + c for c in "\\`*_[]<>#|"})
 log = logging.getLogger(__name__)
@@ -115,7 +117,9 @@ class JournalFiles:
         self._begun = True
 
     def _cut(self, device: str, file: Path) -> None:
-        """Take from a file what is behind the position, or torn."""
+        """Take from a file what is behind the position, or torn; what stands before the position is durable."""
+        if _last_seq(file) <= self._seq:
+            return
         kept, dropped = [], False
         for line in file.read_bytes().splitlines(keepends=True):
             told = _parsed(line)
@@ -234,6 +238,20 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         return told if isinstance(told["sealed"], dict) and len(told) == 1 else None
     seq = told.get("seq")
     return told if isinstance(seq, int) and not isinstance(seq, bool) and 0 < seq < 1 << 63 else None
+
+
+def _last_seq(file: Path) -> int:
+    """The sequence that a file ends with, by its last line alone; more than any if that is torn or missing."""
+    with file.open("rb") as lines:
+        start = lines.seek(0, os.SEEK_END)
+        tail = b""
+        while start > 0 and b"\n" not in tail[:-1]:
+            step = min(start, TAIL_BYTES)
+            start = lines.seek(start - step)
+            tail = lines.read(step) + tail
+    told = _parsed(tail.splitlines()[-1]) if tail.endswith(b"\n") else None
+    last = (told or {}).get("seq") if "sealed" not in (told or {}) else (told or {})["sealed"].get("last")
+    return last if isinstance(last, int) else NO_SEQ
 
 
 def _replace(file: Path, data: bytes) -> None:

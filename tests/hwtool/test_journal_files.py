@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hwtool.journal_files import JournalFiles, faults_of
+from hwtool.journal_files import NO_SEQ, JournalFiles, _last_seq, faults_of
 from tests.hwtool.conftest import KEY, KEY2, KEY3, FakeClock, Lab, Play, reg, toy_board, until
 
 DAY_NS = 86_400 * 1_000_000_000
@@ -150,6 +150,39 @@ def test_files_when_a_day_is_over_then_sealed_and_a_clock_set_back_writes_to_the
         assert faults_of(files(tmp_path / "j")) == (6, [])
 
     play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_files_when_one_of_an_older_day_was_spoilt_then_a_start_leaves_it_for_verify_to_tell(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        await write(lab, 1, KEY)
+        lab.clock.wall += DAY_NS
+        await write(lab, 2, KEY2)
+        await rendered(lab, tmp_path / "j")
+        first, _ = files(tmp_path / "j")
+        first.chmod(0o600)
+        spoilt = first.read_bytes().replace(b'{"seq":1', b'#"seq":1', 1)
+        first.write_bytes(spoilt)
+        await rendered(lab, tmp_path / "j")
+        assert first.read_bytes() == spoilt
+        assert "not a line of the journal" in faults_of(files(tmp_path / "j"))[1][0]
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_files_when_the_last_line_is_long_then_found_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "day.jsonl"
+    for text, last in (
+        (b"", NO_SEQ),
+        (b'{"seq":7}\n', 7),
+        (b'{"seq":7}\n{"seq":8,"x":"%s"}\n' % (b"y" * 50_000), 8),
+        (b'{"seq":7}\n{"seq":8}', NO_SEQ),
+        (b'{"seq":7}\n{"sealed":{"last":7}}\n', 7),
+        (b'{"seq":7}\nnonsense\n', NO_SEQ),
+    ):
+        file.write_bytes(text)
+        assert _last_seq(file) == last, text[:30]
 
 
 def test_files_when_the_disk_does_not_take_them_then_nothing_else_stops_and_they_are_made_later(
