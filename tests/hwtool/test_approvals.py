@@ -10,6 +10,7 @@ import pytest
 
 from hwtool.policy import Caller
 from hwtool_contracts.messages import Result
+from hwtool_sim.faults import FaultKind
 from hwtool_store import operations
 from tests.hwtool.conftest import (
     AGENT,
@@ -213,6 +214,50 @@ def test_grant_when_the_daemon_restarts_then_kept_and_when_the_host_reboots_then
     play(restarted, board, clock=clock)
     clock.boot_word = "boot-2"
     play(rebooted, board, clock=clock)
+
+
+YEARS_NS = 10 * 365 * 86_400 * 1_000_000_000
+
+
+@pytest.mark.parametrize("jump_ns", [YEARS_NS, -YEARS_NS], ids=["ten years on", "ten years back"])
+def test_grant_when_the_wall_clock_jumps_then_its_120_seconds_are_those_that_have_passed(
+    play: Play, tmp_path: Path, jump_ns: int
+) -> None:
+    async def life(lab: Lab) -> None:
+        await granted(lab)
+        second = await lab.ask("reg.write", **{**ASK, "key": KEY2})
+        assert (await approved(lab, second.id)).ok
+        lab.clock.wall += jump_ns
+        assert (await lab.ask("reg.write", **ASK)).verdict == "applied"
+        lab.clock.advance(121)
+        assert code_of(await lab.ask("reg.write", **{**ASK, "key": KEY2})) == "approval_expired"
+        assert lab.writes("A") == 1
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+@pytest.mark.parametrize("jump_ns", [YEARS_NS, -YEARS_NS], ids=["ten years on", "ten years back"])
+def test_key_when_the_wall_clock_jumps_over_a_restart_then_it_stays_used_and_a_hold_stays(
+    play: Play, tmp_path: Path, kept_buses: Any, jump_ns: int
+) -> None:
+    board, clock = toy_board(tmp_path, reg("A", 0)), FakeClock()
+    write = {"register": "toy.A", "value": 1, "key": KEY}
+
+    async def first(lab: Lab) -> None:
+        assert (await lab.ask("reg.write", **write)).verdict == "applied"
+        lab.fault(FaultKind.REPLY_LOST)
+        assert code_of(await lab.ask("reg.write", **{**write, "value": 2, "key": KEY2})) == "outcome_unknown"
+        lab.chip().values["A"] = 9  # nothing that a rule could settle
+        await lab.rules_ran()
+
+    async def second(lab: Lab) -> None:
+        again = await lab.ask("reg.write", **write)
+        assert (again.verdict, again.replayed, lab.writes("A")) == ("applied", True, 2)
+        assert code_of(await lab.ask("reg.write", **{**write, "key": "key-0000003"})) == "held"
+
+    play(first, board, clock=clock)
+    clock.wall += jump_ns
+    play(second, board, clock=clock)
 
 
 def test_grant_when_the_device_restarted_then_void(play: Play, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -218,3 +219,33 @@ def test_approvals_when_watched_then_each_request_is_told_and_what_became_of_it(
         finally:
             watcher.terminate()
             watcher.wait(LIMIT_S)
+
+
+def test_daemons_when_six_start_at_once_on_one_store_then_one_runs_and_the_others_say_the_sentence() -> None:
+    several = [RunningDaemon() for _ in range(6)]
+    started: list[subprocess.Popen[str]] = []
+    try:
+        for daemon in several:
+            words = [sys.executable, "-m", "hwtool", *daemon.arguments()]
+            words[words.index("--store") + 1] = str(several[0].store)
+            started.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True))
+        until_s = time.monotonic() + LIMIT_S
+        while len([p for p in started if p.poll() is not None]) < len(started) - 1 and time.monotonic() < until_s:
+            time.sleep(0.02)  # nothing to be woken by: they are processes
+        (alive,) = [p for p in started if p.poll() is None]
+        said = [p.communicate()[1] for p in started if p is not alive]
+        assert ["in use by another daemon" in text for text in said] == [True] * 5, said
+        assert {p.returncode for p in started if p is not alive} == {2}
+        running = several[started.index(alive)]
+        while not (running.sockets / "agent.sock").exists() and time.monotonic() < until_s:
+            time.sleep(0.02)
+        with running.client() as client:
+            assert client.ask("reg.write", {"register": "gpio.OLATA", "value": 1, "key": "one-of-six-1"})["ok"]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+        for daemon in several:
+            shutil.rmtree(daemon.directory)
