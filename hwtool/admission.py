@@ -5,9 +5,8 @@ Nothing here is said before the key has been looked up; a refusal leaves the key
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from hwtool import permission
 from hwtool.config import Board
@@ -28,16 +27,27 @@ FROZEN_RETRY_MS: Final = 60_000
 DISK_RETRY_MS: Final = 10_000
 
 
-class Arrival(NamedTuple):
-    """A request that has come and has to wait until another one of its connection is answered.
+@dataclass(eq=False)
+class Arrival:
+    """When a request came that may have to wait for another one of its connection.
 
     Attributes:
         place: principal and key, where it will act under one.
         alarms: safe states that had been asked for when it came, by device.
+        behind: what came behind it, a safe state: it follows on it, and is not overtaken by it.
     """
 
     place: tuple[str, str] | None
-    alarms: Mapping[str, int]
+    alarms: dict[str, int]
+    behind: list[Arrival] = field(default_factory=list)
+    passed: bool = False
+
+    def passes(self, alarms: dict[str, int]) -> None:
+        """Its alarm has been raised, or it has been answered: what came behind it counts from here."""
+        for one in [] if self.passed else self.behind:
+            one.alarms = alarms
+        self.behind.clear()
+        self.passed = True
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class Request:
         watched: devices whose safe states overtake it: its own, or all of its sequence.
         alarms: safe states they had been asked for when it came.
         approval: why a person must agree, by contract, budget and policy; empty if nobody need.
+        arrived: when it came, if it may have waited since.
     """
 
     caller: Caller
@@ -64,6 +75,7 @@ class Request:
     alarms: int
     board: Board
     approval: tuple[str, ...] = ()
+    arrived: Arrival | None = None
 
     @property
     def device(self) -> Device | None:
@@ -141,7 +153,8 @@ def request_of(daemon: Daemon, caller: Caller, params: KeyedParams, arrived: Arr
     watched = () if resolved is None else resolved.devices
     before = {} if arrived is None else arrived.alarms
     alarms = sum(before.get(d.name, d.lock.alarms) for d in watched)
-    return Request(caller, params, resolved, error, content, digest, expires, watched, alarms, daemon.board)
+    made = Request(caller, params, resolved, error, content, digest, expires, watched, alarms, daemon.board)
+    return replace(made, arrived=arrived)
 
 
 def part_of(daemon: Daemon, request: Request, step: Resolved, params: KeyedParams, content: dict[str, Any]) -> Request:

@@ -21,7 +21,7 @@ from hwtool.attempts import check_key
 from hwtool.calls import Call
 from hwtool.client import check_run, noting, run_note
 from hwtool.failures import CallFailed
-from hwtool.losses import ConnectionLost, NoDaemon, NoReply
+from hwtool.losses import Closed, ConnectionLost, NoDaemon, NoReply
 from hwtool.recovering import Ask, Pause, Step, conversation, new_key
 from hwtool.replies import Event, Object
 from hwtool.runs_open import OpenRuns
@@ -69,7 +69,7 @@ class _Line:
         """
         number, line = self._session.request(method, dict(params))
         if self.ended is not None:
-            raise self.ended
+            raise ConnectionLost(*self.ended.args)
         coming: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = coming
         try:
@@ -103,7 +103,7 @@ class _Line:
             self.ended = why
             for waiting in self._waiting.values():
                 if not waiting.done():
-                    waiting.set_exception(why)
+                    waiting.set_exception(ConnectionLost(*why.args))  # each its own: notes are added to it
             self.events.put_nowait(None)
 
     def _deliver(self) -> None:
@@ -128,9 +128,12 @@ class _Line:
             with contextlib.suppress(OSError):  # its own loop is gone, and nobody waits there any more
                 self._writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
             return
+        if self.ended is None:
+            self._writer.close()
+        else:
+            self._writer.transport.abort()  # half a request must not go out when its outcome has been asked for
         self._listening.cancel()
         await asyncio.wait({self._listening})
-        self._writer.close()
 
 
 async def _events_of(line: _Line) -> AsyncIterator[Event]:
@@ -139,7 +142,7 @@ async def _events_of(line: _Line) -> AsyncIterator[Event]:
         if told is None:
             break
         yield Event(told)
-    raise line.ended or ConnectionLost("the daemon hung up")
+    raise ConnectionLost(*(line.ended.args if line.ended is not None else ("the daemon hung up",)))
 
 
 def _awaited(make: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]:
@@ -165,7 +168,8 @@ class Client:
     ) -> None:
         self._directory, self._role, self._timeout_s = directory, role, timeout_s
         self._line: _Line | None = None
-        self._connecting = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting = asyncio.Lock()  # of that loop
         self._closed = False
         self._prefix: str | None = None
         self._runs = OpenRuns()
@@ -190,13 +194,17 @@ class Client:
             await line.close()
 
     async def _connect(self) -> _Line:
-        if self._closed:
-            raise ValueError("the client is closed; make another one")
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._connecting = loop, asyncio.Lock()
         async with self._connecting:
-            if self._line is None or not self._line.usable():
+            if not self._closed and (self._line is None or not self._line.usable()):
                 await self._drop()
                 self._prefix = None
                 self._line = await _Line.open(self._directory, self._role)
+            if self._closed or self._line is None:
+                await self._drop()  # it was closed while this connected
+                raise Closed("the client is closed; make another one")
             return self._line
 
     async def perform(self, call: Call[T]) -> T:
@@ -240,7 +248,7 @@ class Client:
         effect = check_key(Call(method, params or {}, lambda result: result))
         try:
             line = await self._connect()
-        except NoDaemon:
+        except (NoDaemon, Closed):
             effect.never_was()
             raise
         told = await line.ask(method, params or {}, self._timeout_s)

@@ -5,7 +5,8 @@ Rules
   key: it could be one of them again, and one that has ended well would be done twice.
 - A change without a key cannot be told from its repetition, and is refused.
 - Policies inside of policies keep an account each, and all of them must agree.
-- An attempt that is over, while a later one is under way, sends nothing more.
+- An attempt that was given up sends nothing more, whatever task of it is left; a task of the last one is free when the
+  policy has ended. Begin tasks that live longer outside of what is retried.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Account:
         self.outer = _ATTEMPT.get()
         self.acted = 0
         self.known: set[str] = set()
+        self.over = False
         self.current: Attempt | None = None
 
     @contextmanager
@@ -61,8 +63,8 @@ class Attempt:
             FreshKeyInRetry: not under this key.
         """
         account = self.account
-        if account.current not in (None, self):
-            raise FreshKeyInRetry(f"{call.method} comes out of an attempt that was given up: another one is under way")
+        if account.current is not self:
+            raise FreshKeyInRetry(f"{call.method} comes out of an attempt that was given up: another one was begun")
         if call.key is None:
             raise FreshKeyInRetry(
                 f"{call.method} has no key: it cannot be told from its repetition, and is not retried"
@@ -119,7 +121,8 @@ def _around() -> Iterator[Attempt]:
     """The attempts that this call is inside of, the innermost first."""
     attempt = _ATTEMPT.get()
     while attempt is not None:
-        yield attempt
+        if not (attempt.account.over and attempt.account.current is attempt):
+            yield attempt
         attempt = attempt.account.outer
 
 
@@ -130,4 +133,4 @@ def account() -> Generator[Account, None, None]:
     try:
         yield mine
     finally:
-        mine.current = None  # what it has left behind is nobody's repetition any more
+        mine.over = True

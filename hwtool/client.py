@@ -19,7 +19,7 @@ from hwtool.attempts import check_key
 from hwtool.calls import Call
 from hwtool.connection import Connection
 from hwtool.failures import CallFailed, RunFailed
-from hwtool.losses import ConnectionLost, NoDaemon, NoReply
+from hwtool.losses import Closed, ConnectionLost, NoDaemon, NoReply
 from hwtool.recovering import Ask, Pause, Step, conversation, new_key
 from hwtool.replies import Event, Object
 from hwtool.runs_open import OpenRuns
@@ -76,10 +76,10 @@ class Client:
 
         Raises:
             NoDaemon: nobody listens.
-            ValueError: the client is closed.
+            Closed: by its own program.
         """
         if self._closed:
-            raise ValueError("the client is closed; make another one")
+            raise Closed("the client is closed; make another one")
         if self._connection is None or self._connection.ended():
             self._drop()
             self._prefix = None
@@ -144,7 +144,7 @@ class Client:
         effect = check_key(Call(method, params or {}, lambda result: result))
         try:
             connection = self._connected()
-        except NoDaemon:
+        except (NoDaemon, Closed):
             effect.never_was()
             raise
         told = self._asked(connection, method, params or {})

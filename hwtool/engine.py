@@ -206,9 +206,13 @@ class Engine:
         self.metrics.answered(method, result, self.daemon.clock.monotonic_s() - since_s)
         return result
 
-    def expect(self, caller: Caller, method: str, params: dict[str, Any]) -> Arrival:
-        """A request has come, and waits for another one of its connection; to be given to its `call`."""
-        return self._keyed.expect(caller, method, params)
+    def expect(self, caller: Caller, method: str, params: dict[str, Any], safe: Arrival | None = None) -> Arrival:
+        """A request has come, before it is its turn on its connection; to be given to its `call`.
+
+        Args:
+            safe: the safe state that came before it there, about the same device.
+        """
+        return self._keyed.expect(caller, method, params, safe)
 
     async def _answered(
         self,

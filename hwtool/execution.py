@@ -181,6 +181,8 @@ class Execution:
         """
         device = resolved.device
         device.lock.raise_alarm()  # watches and sequences of the device end, what waits is overtaken
+        if request.arrived is not None:
+            request.arrived.passes(self._daemon.alarms())
         request = replace(request, alarms=alarms_of(request.watched))
         await device.lock.acquire(urgent=True)
         reached = False

@@ -82,17 +82,26 @@ class KeyedOperations:
         """Whether a request under this key is at work, or has come and waits for another one of its connection."""
         return (principal, key) in self._running or self._expected[principal, key] > 0
 
-    def expect(self, caller: Caller, method: str, params: dict[str, Any]) -> Arrival:
-        """A request has come that will be submitted later: whoever asks for its key is told that it is under way."""
+    def expect(self, caller: Caller, method: str, params: dict[str, Any], safe: Arrival | None) -> Arrival:
+        """A request has come that will be submitted later: whoever asks for its key is told that it is under way.
+
+        Args:
+            safe: the safe state that came before it on its connection, about the same device.
+        """
         key = params.get("key")
         acts = method in METHOD_OF.values() and isinstance(key, str) and params.get("dry_run") is not True
         place = (caller.principal, str(key)) if acts else None
         if place is not None:
             self._expected[place] += 1
-        return Arrival(place, {name: device.lock.alarms for name, device in self._daemon.devices.items()})
+        arrived = Arrival(place, self._daemon.alarms())
+        if safe is not None and not safe.passed:
+            safe.behind.append(arrived)
+        return arrived
 
     def answered(self, arrived: Arrival | None) -> None:
         """What was expected has its answer."""
+        if arrived is not None:
+            arrived.passes(self._daemon.alarms())
         if arrived is not None and arrived.place is not None:
             self._expected[arrived.place] -= 1
             self._expected += Counter()  # drops what has come to nothing

@@ -1,6 +1,7 @@
 """What is raised where a call got no answer: nothing was sent, or it is not known. The command line reads it too.
 
 NoDaemon         nobody listens; nothing was sent
+Closed           the client was closed by its own program; nothing was sent
 ConnectionLost   the request was sent and no answer came: ask op_get with the key before anything else
   NeverSent      ... and the daemon, asked afterwards, has never recorded it: the same call may be made again
   NoReply        ... within the time that the caller was willing to wait; nothing is cancelled
@@ -15,6 +16,10 @@ class NoDaemon(Exception):
 
 class ConnectionLost(Exception):
     """The connection broke after the request was sent: ask op_get with the key before anything else."""
+
+
+class Closed(ValueError):
+    """The client was closed by its own program; nothing was sent."""
 
 
 class NeverSent(ConnectionLost):

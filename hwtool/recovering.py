@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hwtool.attempts import check_key
 from hwtool.calls import Call
 from hwtool.failures import CallFailed, failure
-from hwtool.losses import ConnectionLost, NeverSent, NoDaemon, NoReply
+from hwtool.losses import Closed, ConnectionLost, NeverSent, NoDaemon, NoReply
 from hwtool.replies import Result
 from hwtool.session import ProtocolError
 
@@ -77,7 +77,7 @@ def conversation(call: Call[T], run: int | None = None) -> Conversation[T]:
     try:
         yield Connect()
         made = _made(call, (yield from _told(call, params)))
-    except (NoDaemon, NeverSent):
+    except (NoDaemon, NeverSent, Closed):
         effect.never_was()
         raise
     except CallFailed as error:
@@ -149,6 +149,8 @@ def _looked(ask: Ask, lost: ConnectionLost, advice: str) -> Conversation[dict[st
             return (yield ask)
         except NoReply:
             raise
+        except Closed as gone:
+            raise ConnectionLost(f"{lost}; the client was closed{advice}") from gone
         except (NoDaemon, ConnectionLost) as gone:
             if pause_s is None:
                 raise ConnectionLost(f"{lost}; the daemon is gone{advice}") from gone

@@ -40,7 +40,13 @@ Outcome = object  # what a call returned, or the exception it raised
 
 
 class GaveUp(TimeoutError):
-    """The time was over while a call was under way; in the daemon it goes on, and what it does is found by its key."""
+    """The time was over while a call was under way; in the daemon it goes on, and what it does is found by its key.
+
+    Attributes:
+        account: of the policy whose time it was.
+    """
+
+    account: Account | None = None
 
 
 class Ticking(Protocol):
@@ -184,7 +190,7 @@ class Policy:
         while True:
             outcome = yield wait_s
             number += 1
-            if isinstance(outcome, GaveUp):
+            if isinstance(outcome, GaveUp) and outcome.account is tried:
                 return self._given_up(outcome, tried)
             if not again(outcome):
                 return _ended(outcome)

@@ -6,10 +6,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Final
 
-_NONE: Final[Mapping[object, int]] = MappingProxyType({})
-_OPEN: ContextVar[Mapping[object, int]] = ContextVar("hwtool_runs", default=_NONE)
+Runs = Mapping[object, tuple[int, ...]]
+_OPEN: ContextVar[Runs] = ContextVar("hwtool_runs", default=MappingProxyType({}))  # read-only
 
 
 class OpenRuns:
@@ -20,16 +19,19 @@ class OpenRuns:
 
     @property
     def inner(self) -> int | None:
-        """The innermost that is open here."""
-        return _OPEN.get().get(self._mine)
+        """The one that was entered last and is still open here."""
+        mine = _OPEN.get().get(self._mine)
+        return mine[-1] if mine else None
 
     @contextmanager
     def open(self, run: int) -> Generator[None, None, None]:
         """Calls inside belong to it."""
-        before = self.inner
-        _OPEN.set({**_OPEN.get(), self._mine: run})
+        self._have((*_OPEN.get().get(self._mine, ()), run))
         try:
             yield
-        finally:  # not by a token: another task may leave it than has entered it, and other clients' runs stay
-            rest = {mine: number for mine, number in _OPEN.get().items() if mine is not self._mine}
-            _OPEN.set(rest if before is None else {**rest, self._mine: before})
+        finally:  # by its number: runs need not be left in order, nor by the task that has entered them
+            self._have(tuple(n for n in _OPEN.get().get(self._mine, ()) if n != run))
+
+    def _have(self, runs: tuple[int, ...]) -> None:
+        others = {client: open_ for client, open_ in _OPEN.get().items() if client is not self._mine}
+        _OPEN.set({**others, self._mine: runs} if runs else others)

@@ -1,7 +1,8 @@
 """The server: two Unix sockets, JSON-RPC lines, one task a request, roles by the kernel's word.
 
-A connection lives on its own: junk, an over-long line or a vanished client end it and nothing else. Requests of one
-connection to one device are answered in order; those to different devices may overtake each other.
+A connection lives on its own: junk, an over-long line or a vanished client end it and nothing else. What one connection
+asks of one device is answered in order, except that a safe state passes what came before it; requests to different
+devices, and those that touch none, may overtake each other.
 """
 
 from __future__ import annotations
@@ -46,20 +47,11 @@ HTTP_REPLY: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This is the JSON-RPC socket of hwtool, one object a line; try: hwtool devices\n"
 )
-IN_ORDER: Final = frozenset(
-    {
-        "reg.read",
-        "reg.read_effectful",
-        "reg.write",
-        "reg.update",
-        "reg.plan",
-        "sequence.run",
-        "device.dump",
-        "lease.acquire",
-        "lease.release",
-        "events.subscribe",
-    }
-)  # of one connection about one device; all others are answered at once, a safe state and a hold above all
+IN_ORDER: Final = frozenset({
+    "reg.read", "reg.read_effectful", "reg.write", "reg.update", "reg.plan", "sequence.run", "device.dump",
+    "lease.acquire", "lease.release", "events.subscribe",
+})  # fmt: skip  # of one connection about one device; all others are answered at once
+SAFE_STATE: Final = "device.safe_state"  # waits for none of its connection, and those behind it wait for it
 log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -96,7 +88,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._socket_role = role
         self._buffer = bytearray()
-        self._tails: dict[str, asyncio.Task[None]] = {}
+        self._tails: dict[str, asyncio.Future[Any]] = {}
+        self._safe: dict[str, Arrival] = {}
         self._under_way = 0
         self._closing = False
         self._gone = False
@@ -174,24 +167,31 @@ class Connection(asyncio.Protocol):
         self._under_way += 1
         if self._under_way >= MAX_UNDER_WAY and self._transport is not None:
             self._transport.pause_reading()
-        place = _device_of(params) if method in IN_ORDER else None
-        before = self._tails.get(place) if place is not None else None
+        place = _device_of(params) if method in IN_ORDER or method == SAFE_STATE else None
+        tail = self._tails.get(place) if place is not None else None
         arrived = None
-        if before is not None and self._caller is not None:
-            arrived = self._server.engine.expect(self._caller, method, params)
+        if place is not None and self._caller is not None and (tail is not None or method == SAFE_STATE):
+            arrived = self._server.engine.expect(self._caller, method, params, self._safe.get(place))
+        before = None if method == SAFE_STATE else tail
         task = asyncio.get_running_loop().create_task(self._answer(number, method, params, before, arrived))
         self._server.tasks.add(task)
         task.add_done_callback(self._server.tasks.discard)
-        if place is not None:
-            self._tails[place] = task
-            task.add_done_callback(lambda t: self._tails.pop(place) if self._tails.get(place) is t else None)
+        if place is None:
+            return
+        last: asyncio.Future[Any] = task
+        if method == SAFE_STATE and arrived is not None:
+            self._safe[place] = arrived
+            if tail is not None:
+                last = asyncio.ensure_future(asyncio.wait({task, tail}))
+        self._tails[place] = last
+        last.add_done_callback(lambda t: self._tails.pop(place) if self._tails.get(place) is t else None)
 
     async def _answer(
         self,
         number: int | str | None,
         method: str,
         params: dict[str, Any],
-        before: asyncio.Task[None] | None,
+        before: asyncio.Future[Any] | None,
         arrived: Arrival | None,
     ) -> None:
         if before is not None:

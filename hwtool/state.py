@@ -124,6 +124,10 @@ class Daemon:
         """The device of a locus, None if it is not on the board any more."""
         return next((d for d in self.devices.values() if d.locus == locus), None)
 
+    def alarms(self) -> dict[str, int]:
+        """How many safe states have been asked for so far, by device."""
+        return {name: device.lock.alarms for name, device in self.devices.items()}
+
     def tell(self) -> None:
         """Wake everybody who waits for an operation."""
         self.changed.set()

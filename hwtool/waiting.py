@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from hwtool.attempts import account
+from hwtool.attempts import Account, account
 from hwtool.retrying import Clock, GaveUp, Policy, Ticking
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ async def wait_for(policy: Policy, call: Callable[[], Awaitable[T]]) -> T:
         while True:
             rest_s = None if policy.give_up is None else began_s + policy.give_up.s - policy.clock.monotonic_s()
             with tried.attempt():
-                outcome = await _attempt(call, rest_s)
+                outcome = await _attempt(call, rest_s, tried)
             try:
                 wait_s = deciding.send(outcome)
             except StopIteration as end:
@@ -40,7 +40,7 @@ async def wait_for(policy: Policy, call: Callable[[], Awaitable[T]]) -> T:
             await _pause(policy.clock, wait_s)
 
 
-async def _attempt(call: Callable[[], Awaitable[Any]], within_s: float | None) -> object:
+async def _attempt(call: Callable[[], Awaitable[Any]], within_s: float | None, tried: Account) -> object:
     """What a call returned, or the exception it raised; GaveUp if the time was over before."""
     limit = asyncio.timeout(within_s)
     try:
@@ -48,7 +48,9 @@ async def _attempt(call: Callable[[], Awaitable[Any]], within_s: float | None) -
             return await call()
     except Exception as error:  # noqa: BLE001  # whether it is tried again is decided by the policy
         if isinstance(error, TimeoutError) and limit.expired():
-            return GaveUp(f"gave up waiting after {within_s:g} s; what the daemon has begun goes on")
+            gave_up = GaveUp(f"gave up waiting after {within_s:g} s; what the daemon has begun goes on")
+            gave_up.account = tried
+            return gave_up
         return error
 
 

@@ -985,9 +985,9 @@ MUTANTS = [
         ":\n",
         RETRYING + "test_fall_back_when_an_effect_of_an_earlier_step_was_applied_then_it_does_not_hide_it"),
     Mutant("an attempt that was given up sends nothing beside the next one", "hwtool/attempts.py",
-        "        if account.current not in (None, self):\n",
+        "        if account.current is not self:\n",
         "        if False:\n",
-        RETRYING + "test_task_of_an_attempt_when_another_one_is_under_way_then_it_sends_nothing_and_later_it_may"),
+        RETRYING + "test_task_of_an_attempt_when_another_one_was_begun_then_it_sends_nothing_any_more"),
     Mutant("the account of an outer policy holds inside of an inner one", "hwtool/attempts.py",
         "        attempt = attempt.account.outer\n",
         "        attempt = None\n",
@@ -1012,13 +1012,21 @@ MUTANTS = [
         "tests/clients/test_broken_peers.py::"
         "test_reply_when_it_comes_after_the_caller_gave_up_then_nobody_takes_it_for_his"),
     Mutant("a safe state waits for nothing of its connection", "hwtool/server.py",
-        "        place = _device_of(params) if method in IN_ORDER else None\n",
-        "        place = _device_of(params)\n",
+        "        before = None if method == SAFE_STATE else tail\n",
+        "        before = tail\n",
         SOCKET + "test_safe_state_when_others_of_its_connection_wait_then_at_once_and_they_are_overtaken"),
     Mutant("what has come is known by its key before it begins", "hwtool/server.py",
-        "            arrived = self._server.engine.expect(self._caller, method, params)\n",
+        "            arrived = self._server.engine.expect(self._caller, method, params, self._safe.get(place))\n",
         "            arrived = None\n",
         SOCKET + "test_safe_state_when_others_of_its_connection_wait_then_at_once_and_they_are_overtaken"),
+    Mutant("what comes behind a safe state follows on it", "hwtool/server.py",
+        "                last = asyncio.ensure_future(asyncio.wait({task, tail}))\n",
+        "                last = tail\n",
+        SOCKET + "test_requests_when_they_come_behind_a_safe_state_then_after_it_and_not_overtaken_by_it"),
+    Mutant("a safe state does not overtake what came behind it", "hwtool/admission.py",
+        "            one.alarms = alarms\n",
+        "            pass\n",
+        SOCKET + "test_requests_when_they_come_behind_a_safe_state_then_after_it_and_not_overtaken_by_it"),
     Mutant("a safe state overtakes what came before it and had not begun", "hwtool/admission.py",
         "    before = {} if arrived is None else arrived.alarms\n",
         "    before: Mapping[str, int] = {}\n",
@@ -1028,8 +1036,8 @@ MUTANTS = [
         '            effects = "none"\n',
         "tests/mcp/test_bridge_core.py::test_write_when_there_is_no_answer_then_no_more_is_said_than_is_known"),
     Mutant("a run is of one client", "hwtool/runs_open.py",
-        "        return _OPEN.get().get(self._mine)\n",
-        "        return next(iter(_OPEN.get().values()), None)\n",
+        "        mine = _OPEN.get().get(self._mine)\n",
+        "        mine = next(iter(_OPEN.get().values()), None)\n",
         "tests/clients/test_broken_peers.py::"
         "test_run_when_open_in_one_client_then_no_other_ones_calls_belong_to_it"),
     Mutant("a read-only session offers no tool that changes a device", "hwtool/mcp/tools.py",
@@ -1090,19 +1098,19 @@ def survives(mutant: Mutant, copy: Path) -> str | None:
     original = path.read_text(encoding="utf-8")
     if original.count(mutant.old) != 1:
         return f"its text stands {original.count(mutant.old)} times in {mutant.file}"
-    _write(path, original.replace(mutant.old, mutant.new))
+    written(path, original.replace(mutant.old, mutant.new))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5]))}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", mutant.test]
     try:
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     finally:
-        _write(path, original)
+        written(path, original)
     if done.returncode == 1:
         return None
     return f"{mutant.test} ended with {done.returncode}: {done.stdout[-300:]}"
 
 
-def _write(path: Path, text: str) -> None:
+def written(path: Path, text: str) -> None:
     """Write a source with a time of its own: compiled code is found again by whole seconds and size."""
     path.write_text(text, encoding="utf-8")
     written_s = next(SECONDS)

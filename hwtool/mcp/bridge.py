@@ -75,17 +75,18 @@ class Bridge:
             if known["status"] != "in_progress":
                 return known
         try:
-            return _json(await self._client.perform(call))
+            async with asyncio.timeout(TIMEOUT_S):  # of all that follows a loss, too
+                return _json(await self._client.perform(call))
         except CallFailed as error:
             return _json(error.result)
         except NeverSent as error:
             return failed(_unavailable(str(error), "never_sent"), call.key)
         except NoDaemon as error:
             return failed(_unavailable(str(error)), call.key)
-        except ConnectionLost as error:
+        except (ConnectionLost, TimeoutError) as error:
             if call.key is None or call.repeatable:
                 return failed(_unavailable(str(error)), call.key)
-            return _not_known(call.key, str(error))
+            return _not_known(call.key, str(error) or "no answer yet")
         except ProtocolError as error:
             effects = "none" if call.key is None or call.repeatable else "unknown"
             return failed(DomainError(Code.INTERNAL, f"{call.method}: {error}"), call.key, effects)

@@ -19,7 +19,7 @@ import hwtool
 from hwtool import aio
 from hwtool.attempts import FreshKeyInRetry
 from hwtool.failures import CallFailed, Refused, RunFailed
-from hwtool.losses import ConnectionLost, NeverSent, NoReply
+from hwtool.losses import Closed, ConnectionLost, NeverSent, NoReply
 from hwtool.replies import Result
 from hwtool.retrying import retrying, up_to
 from hwtool_contracts.errors import Code, DomainError
@@ -191,6 +191,41 @@ def test_run_when_open_in_one_client_then_no_other_ones_calls_belong_to_it(bench
             hw.write("gpio.OLATA", 2, key="run-mine-02")
 
 
+def test_asyncio_when_closed_while_a_call_connects_or_waits_then_it_is_not_sent_later_and_says_what_is_known(
+    bench: Bench,
+) -> None:
+    async def whole() -> None:
+        hw = aio.Client(bench.daemon.sockets)
+        early = asyncio.create_task(hw.write("gpio.OLATA", 1, key=KEY))
+        await asyncio.sleep(0)
+        await hw.close()
+        with pytest.raises(Closed):
+            await early
+        bench.fault("hang", access="write", hang_s=0.6)
+        async with aio.Client(bench.daemon.sockets) as other:
+            late = asyncio.create_task(other.write("gpio.OLATA", 2, key="broken-0002"))
+            await asyncio.to_thread(come_about, lambda: bench.executed("OLATA.write"))
+        with pytest.raises(ConnectionLost, match="op_get"):
+            await late
+
+    asyncio.run(whole())
+    with bench.daemon.hw() as hw:
+        with pytest.raises(CallFailed, match="never sent"):
+            hw.op_get(key=KEY)
+        assert hw.op_wait(key="broken-0002").verdict == "applied"
+
+
+def test_runs_when_left_in_the_order_of_entering_then_neither_stays_open(bench: Bench) -> None:
+    with bench.daemon.hw() as hw:
+        first, second = hw.run("first"), hw.run("second")
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        hw.write("gpio.OLATA", 1, key=KEY)  # of the second
+        second.__exit__(None, None, None)
+        hw.write("gpio.OLATA", 2, key="broken-0002")  # of none: else refused, the run was finished
+
+
 def test_run_when_left_in_another_task_then_it_ends_all_the_same(bench: Bench) -> None:
     async def whole() -> None:
         async with aio.Client(bench.daemon.sockets) as hw:
@@ -218,8 +253,12 @@ def test_error_when_the_end_of_a_run_or_lease_fails_too_then_the_first_one_is_to
 
 def test_asyncio_when_the_client_outlives_its_event_loop_then_it_connects_in_the_next_one(bench: Bench) -> None:
     hw = aio.Client(bench.daemon.sockets)
+
+    async def several() -> list[int]:
+        return [int(r.value) for r in await asyncio.gather(*(hw.read("uart.RXLVL") for _ in range(5)))]
+
     for _ in range(2):
-        assert int(asyncio.run(hw.read("uart.RXLVL")).value) == 5
+        assert asyncio.run(several()) == [5] * 5
     asyncio.run(hw.close())
 
 

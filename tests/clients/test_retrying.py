@@ -326,7 +326,7 @@ def test_effect_when_it_ended_well_before_then_a_later_attempt_does_not_do_it_un
     assert len(sent) == 1
 
 
-def test_task_of_an_attempt_when_another_one_is_under_way_then_it_sends_nothing_and_later_it_may() -> None:
+def test_task_of_an_attempt_when_another_one_was_begun_then_it_sends_nothing_any_more() -> None:
     async def whole() -> list[str]:
         told: list[str] = []
         go, again = asyncio.Event(), asyncio.Event()
@@ -353,7 +353,38 @@ def test_task_of_an_attempt_when_another_one_is_under_way_then_it_sends_nothing_
         await left[0]
         return told
 
-    assert asyncio.run(whole()) == ["given up", "sent"]
+    assert asyncio.run(whole()) == ["given up", "given up"]
+
+
+def test_task_of_the_last_attempt_when_the_policy_has_ended_then_it_is_free() -> None:
+    async def whole() -> None:
+        go, left = asyncio.Event(), []
+
+        async def worker() -> None:
+            await go.wait()
+            for number in range(3):
+                check_key(calls.write("d.R", number, key=new_key()))
+            check_key(calls.run_start("n"))
+
+        async def call() -> None:
+            check_key(calls.write("d.R", 1, key="key-0001"))
+            left.append(asyncio.ensure_future(worker()))
+
+        await wait_for(retrying(up_to(2).attempts), call)
+        go.set()
+        await left[0]
+
+    asyncio.run(whole())
+
+
+def test_giving_up_of_an_inner_policy_when_the_outer_has_time_then_it_is_an_outcome_like_others() -> None:
+    async def whole() -> None:
+        inner = retrying(giving_up_after(ms(10)))
+        outer = retrying(up_to(3).attempts, falling_back_to("old"))
+        with pytest.raises(GaveUp):  # nothing that was to be retried: no fall-back
+            await wait_for(outer, lambda: wait_for(inner, lambda: asyncio.sleep(60)))
+
+    asyncio.run(whole())
 
 
 def test_policy_when_it_is_given_a_coroutine_then_says_who_awaits() -> None:

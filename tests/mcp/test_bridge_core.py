@@ -71,6 +71,21 @@ def test_write_when_there_is_no_answer_then_no_more_is_said_than_is_known(
     assert (result["error"] or {}).get("reason") == reason
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "status"), [("hw_write", WRITE, "in_progress"), ("hw_read", READ, "failed")]
+)
+def test_call_when_what_follows_a_loss_takes_for_ever_then_answered_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any], status: str
+) -> None:
+    class Waits(Played):
+        async def perform(self, call: Call[Any]) -> Any:
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(bridge, "TIMEOUT_S", 0.05)
+    result = asyncio.run(bridged(Waits()).answer(TOOLS[tool], arguments))
+    assert result["status"] == status
+
+
 @pytest.mark.parametrize("error", [e[0] for e in LOST], ids=[type(e[0]).__name__ for e in LOST])
 def test_read_or_rehearsal_when_there_is_no_answer_then_failed_without_effects(error: Exception) -> None:
     for tool, arguments in (("hw_read", READ), ("hw_write", {**WRITE, "dry_run": True})):

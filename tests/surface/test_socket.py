@@ -348,6 +348,23 @@ def test_safe_state_when_others_of_its_connection_wait_then_at_once_and_they_are
         assert other.ask("reg.write", asked)["verdict"] in ("applied", "satisfied")
 
 
+def test_requests_when_they_come_behind_a_safe_state_then_after_it_and_not_overtaken_by_it() -> None:
+    with RunningDaemon() as mine, mine.client() as client:
+        for round_ in range(5):
+            for busy in (False, True):
+                name = f"{round_}-{int(busy)}"
+                before = {"register": "gpio.OLATA", "value": 0x41, "key": f"behind-a-{name}"}
+                assert client.ask("reg.write", before)["ok"]
+                if busy:  # something is under way on this connection when the safe state comes
+                    client.post("reg.write", {"register": "gpio.OLATB", "value": round_, "key": f"behind-b-{name}"})
+                safe = client.post("device.safe_state", {"device": "gpio", "key": f"behind-s-{name}"})
+                read = client.post("reg.read", {"registers": ["gpio.OLATA"]})
+                write = client.post("reg.write", {"register": "gpio.OLATA", "value": 2, "key": f"behind-w-{name}"})
+                assert answer_to(client, safe)["ok"]
+                assert answer_to(client, read)["values"][0]["raw"] == "0x00"
+                assert answer_to(client, write)["verdict"] == "applied"
+
+
 def lives_in(told: dict[str, Any]) -> bool:
     """Whether the first step of a sequence has ended: its second one waits."""
     return any(step["verdict"] for step in (told.get("op") or {}).get("steps") or ())
