@@ -105,6 +105,8 @@ class History:
             "needs_person": self.daemon.reasons.get(row.op_id) if row.state == "UNKNOWN" else None,
             "parent": row.parent_op,
         }
+        if caller.role == "operator" and not row.request.get("sensitive"):
+            shown |= _for_settling(row)
         if row.kind == "sequence":
             steps = await self.daemon.ask(lambda conn: operations.children(conn, row.op_id))
             shown["devices"] = row.request["devices"]
@@ -154,3 +156,24 @@ class History:
         result.entries = shown
         result.cursor = str(rows[-1].seq) if after is not None and len(rows) == params.limit else None
         return self.daemon.dressed(result)
+
+
+def _for_settling(row: OpRow) -> dict[str, Any]:
+    """What a person needs who has to settle it: what was to be sent, and what was there before, from the row alone."""
+    rules = [{"register": t["register"], "rule": t["reconcile"], "shown_by": t["observe"]} for t in _of(row, "targets")]
+    rules += [
+        {"register": r["register"], "rule": r["kind"], "shown_by": r.get("level") or r.get("peek")}
+        for r in _of(row, "reads")
+    ]
+    return {
+        "plan": row.request.get("plan"),
+        "wanted": row.request.get("values"),
+        "before": {name: hex(value) for name, value in (row.pre or {}).get("values", {}).items()},
+        "rules": rules,
+    }
+
+
+def _of(row: OpRow, member: str) -> list[dict[str, Any]]:
+    """A list of the row's request; empty while it waits for approval, or where it is no list."""
+    found = row.request.get(member)
+    return found if isinstance(found, list) else []

@@ -253,6 +253,7 @@ def _op(result: dict[str, Any]) -> None:
     if evidence.get("fault"):
         click.echo(f"  seen: {evidence['fault']}")
     if told["state"] == "UNKNOWN":
+        _for_settling(told)
         cause = {"crash": "the daemon ended between intent and outcome"}.get(evidence.get("how", ""))
         if cause is not None:
             click.echo(f"  why unknown: {cause}")
@@ -261,6 +262,20 @@ def _op(result: dict[str, Any]) -> None:
     if result.get("values"):
         for value in result["values"]:
             click.echo(f"  {value['register']} = {value['raw']}")
+
+
+def _for_settling(told: dict[str, Any]) -> None:
+    """What was to be sent, what was there, and which rule could not decide: for the person who has to."""
+    for register, value in (told.get("wanted") or {}).items():
+        click.echo(f"  {told['device']}.{register} was to be {value}")
+    for step in told.get("plan") or ():
+        data = f" {step['data']}" if step.get("data") else ""
+        click.echo(f"  to be sent: {step['do']} {step.get('offset', step.get('command', ''))}{data} ({step['role']})")
+    for name, value in (told.get("before") or {}).items():
+        click.echo(f"  before: {told['device']}.{name} was {value}")
+    for rule in told.get("rules") or ():
+        shown = f", shown by {rule['shown_by']}" if rule["shown_by"] else ", shown by nothing"
+        click.echo(f"  rule of {rule['register']}: {rule['rule'] or 'none'}{shown}")
 
 
 @click.command()
