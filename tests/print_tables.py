@@ -13,6 +13,7 @@ from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
 from hwtool_contracts.keys import reference
 from hwtool_contracts.schema import openrpc
+from tests.crash.kinds import FATES, KINDS, Ending
 from tests.surface_tables import members, methods
 
 
@@ -54,7 +55,22 @@ def document() -> Iterator[str]:
     yield json.dumps(openrpc(metadata.version("hwtool")), indent=1)
 
 
+def settled() -> Iterator[str]:
+    """The table of docs/reconciliation.md: what the kill matrix demands of each kind."""
+    for kind in KINDS:
+        cells = [kind.name]
+        for stage in ("unsent", "sent"):
+            for fate in FATES:
+                cells.append(" or ".join(_ending(e) for e in kind.endings(stage, fate)))
+        yield "| " + " | ".join(cells) + " |"
+
+
+def _ending(ending: Ending) -> str:
+    return "a person" if ending.verdict is None else f"{ending.verdict}, {ending.effects}"
+
+
 PAGES: Final = {
+    "reconciliation": [settled],
     "openrpc": [document],
     "errors": [errors],
     "vocabulary": [read_effects, write_effects],
