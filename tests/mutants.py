@@ -1053,7 +1053,7 @@ MUTANTS = [
         "        if True:\n",
         "tests/mcp/test_transcripts.py::test_transcript_when_played_then_as_recorded"),
     Mutant("a lost reply is never told as a failure", "hwtool/mcp/bridge.py",
-        "            return _not_known(call.key, str(error))\n",
+        '            return _not_known(call.key, str(error) or "no answer yet")\n',
         "            return failed(_unavailable(str(error)), call.key)\n",
         BRIDGE + "test_bridge_when_the_daemon_dies_under_a_call_then_unknown_and_the_tool_that_looks"),
     Mutant("an argument that a tool does not take is refused", "hwtool/mcp/tools.py",
