@@ -259,7 +259,7 @@ class Engine:
             case ReadEffectfulParams(run=run) | WriteParams(run=run) | UpdateParams(run=run) | SequenceParams(run=run):
                 return await self._runs.noted(caller, run, await self._keyed.submit(caller, params, arrived))
             case SafeStateParams():
-                return await self._keyed.submit(caller, params)
+                return await self._keyed.submit(caller, params, arrived)
             case PlanParams():
                 return await self._plan(caller, params)
             case OpGetParams(key=str(key), request=AskedRequest(method=asked, params=inner)):

@@ -161,10 +161,10 @@ class History:
 def _for_settling(row: OpRow) -> dict[str, Any]:
     """What a person needs who has to settle it: what was to be sent, and what was there before, from the row alone."""
     rules = [{"register": t["register"], "rule": t["reconcile"], "shown_by": t["observe"]} for t in _of(row, "targets")]
-    rules += [
-        {"register": r["register"], "rule": r["kind"], "shown_by": r.get("level") or r.get("peek")}
-        for r in _of(row, "reads")
-    ]
+    for read in _of(row, "reads"):
+        shown_by = read.get("level") or read.get("peek") or read.get("state")
+        shown_by = shown_by or ", ".join(name for name, _ in read.get("acknowledges") or ()) or None
+        rules.append({"register": read["register"], "rule": read["kind"], "shown_by": shown_by})
     return {
         "plan": row.request.get("plan"),
         "wanted": row.request.get("values"),

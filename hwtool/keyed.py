@@ -104,7 +104,8 @@ class KeyedOperations:
             arrived.passes(self._daemon.alarms())
         if arrived is not None and arrived.place is not None:
             self._expected[arrived.place] -= 1
-            self._expected += Counter()  # drops what has come to nothing
+            if not self._expected[arrived.place]:
+                del self._expected[arrived.place]
             self._daemon.tell()
 
     async def drain(self) -> None:

@@ -181,6 +181,7 @@ class Connection(asyncio.Protocol):
         last: asyncio.Future[Any] = task
         if method == SAFE_STATE and arrived is not None:
             self._safe[place] = arrived
+            task.add_done_callback(lambda _: self._safe.pop(place) if self._safe.get(place) is arrived else None)
             if tail is not None:
                 last = asyncio.ensure_future(asyncio.wait({task, tail}))
         self._tails[place] = last

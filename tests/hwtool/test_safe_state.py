@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hwtool_contracts.toml_reader import Faults
 from hwtool_sim.bus import SimBus
 from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import (
+    AGENT,
     KEY,
     KEY2,
     KEY3,
@@ -551,5 +553,45 @@ def test_safe_state_when_its_intent_is_spent_twice_then_stopped_before_the_bus(p
         with pytest.raises(SpentIntent):
             await dispatch_safe_state(intent, lab.device(), prepared.parts)
         assert (lab.writes("OUT"), lab.writes("DRIVE")) == (1, 1)
+
+    play(life, safe_board(tmp_path))
+
+
+def _raised_since(lab: Lab, alarms: int) -> bool:
+    return lab.device().lock.alarms > alarms
+
+
+def test_safe_states_when_two_come_then_the_second_overtakes_what_came_behind_the_first(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        for second in (False, True):
+            number = int(second)
+            first = {"device": "toy", "key": f"first-{number:06}"}
+            behind = {"register": "toy.OUT", "value": 3, "key": f"behind-{number:05}"}
+            ahead = lab.engine.expect(AGENT, "device.safe_state", first)
+            arrived = lab.engine.expect(AGENT, "reg.write", behind, ahead)
+            before = lab.device().lock.alarms
+            asked = [asyncio.ensure_future(lab.engine.call(AGENT, "device.safe_state", first, None, ahead))]
+            await until(partial(_raised_since, lab, before))
+            if second:  # of another connection, while the first one is at work
+                asked.append(asyncio.ensure_future(make_safe(lab, AGAIN)))
+            assert [r.ok for r in await asyncio.gather(*asked)] == [True] * len(asked)
+            result = await lab.engine.call(AGENT, "reg.write", behind, None, arrived)
+            assert code_of(result) == ("busy" if second else None), result
+        assert lab.writes("OUT") == 1 + 3
+
+    play(life, safe_board(tmp_path))
+
+
+def test_keys_when_their_requests_are_answered_then_nothing_is_kept_of_their_coming(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        for number in range(3):
+            key = f"coming-{number:04}"
+            params = {"register": "toy.OUT", "value": number, "key": key}
+            arrived = lab.engine.expect(AGENT, "reg.write", params)
+            assert lab.engine._keyed.is_coming(AGENT.principal, key)
+            await lab.engine.call(AGENT, "reg.write", params, None, arrived)
+        assert lab.engine._keyed._expected == {}
 
     play(life, safe_board(tmp_path))
