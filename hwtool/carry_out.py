@@ -6,12 +6,12 @@ runs a task that nothing cancels; a client that left changes nothing. Never rais
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from hwtool.clock import Clock
-from hwtool.dispatch import Dispatched, Intent, dispatch, dispatch_safe_state
+from hwtool.dispatch import Dispatched, Intent, dispatch, dispatch_safe_state, nothing_between
 from hwtool.journal import REDACTED
 from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, restart_between, write_seen
 from hwtool.prepare import Prepared, check_read_gates
@@ -49,17 +49,35 @@ class Finished:
 
 
 async def carry_out(
-    intent: Intent, prepared: Prepared, clock: Clock, overtaken: Callable[[], bool] = lambda: False
+    intent: Intent,
+    prepared: Prepared,
+    clock: Clock,
+    overtaken: Callable[[], bool] = lambda: False,
+    keep: Callable[[list[bytes]], Awaitable[None]] = nothing_between,
 ) -> Finished:
     """Dispatch, watch, and say what came of it. Never raises for what the device or the bus did.
 
-    `overtaken`: whether a safe state has been asked for since this was allowed; it ends the watch.
+    Args:
+        overtaken: whether a safe state has been asked for since this was allowed; it ends a watch, and a long burst.
+        keep: puts on record what a burst has taken so far, before more is taken.
     """
     device = prepared.resolved.device
+
+    async def between(answers: list[bytes]) -> str | None:
+        if overtaken():
+            return "a safe state of the device was asked for"
+        try:
+            await keep(answers)
+        except Exception as error:  # noqa: BLE001  # whatever it was, what has been taken is answered
+            return f"what was taken could not be put on record: {error}"
+        return None
+
     if prepared.resolved.kind == "safe_state":
         return await _made_safe(intent, prepared, clock, overtaken)
-    sent = await dispatch(intent, device, prepared.plan, prepared.bank, prepared.returns)
+    sent = await dispatch(intent, device, prepared.plan, prepared.bank, prepared.returns, between)
     evidence: dict[str, Any] = {"transfers": sent.transfers, "before": _hexed(prepared.before, prepared)}
+    if prepared.plan.chunks:
+        evidence["chunk"] = prepared.read_rules[0].chunk
     if any(s.role is Role.CONFIRM for s in prepared.plan.steps):
         evidence["confirmed"] = sum(len(came) for came in sent.consumed.values())
     if sent.stopped is not None:
@@ -162,7 +180,9 @@ def _stopped(
         )
         return Finished(None, failed(lost, "unknown", evidence=evidence, warnings=sent.warnings), taken)
     evidence |= {"how": "bus", "fault": answer.fault, "done": sent.done, "total": total}
-    if sent.at is Role.SELECT:
+    if sent.at is Role.SELECT and sent.done:  # between two chunks: the next one was not begun
+        answer = Rejected(f"the bank could not be selected ({answer.fault})", "not-sent")
+    elif sent.at is Role.SELECT:
         message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
         error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=answer.fault, stage="select")
         result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
@@ -199,13 +219,15 @@ def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] |
     device = prepared.resolved.device
     shown = []
     for piece in prepared.plan.pieces:
-        register = device.contract.registers[piece.register]
-        if piece.access + piece.accesses <= len(answers) and len(data := piece.of(answers)) >= piece.size_bytes:
-            size = len(data) if piece.size_bytes < 0 else register.size_bytes
-            shown += [
-                shown_value(device.name, register, from_bytes(register, data[i : i + size]))
-                for i in range(0, len(data), size)
-            ]
+        register, data = device.contract.registers[piece.register], piece.of(answers)
+        whole = piece.access + piece.accesses <= len(answers) and len(data) >= piece.size_bytes
+        if not whole and not prepared.plan.chunks:
+            continue  # a part of a value is none
+        size = len(data) if piece.size_bytes < 0 else register.size_bytes
+        shown += [
+            shown_value(device.name, register, from_bytes(register, data[i : i + size]))
+            for i in range(0, len(data) - size + 1, max(size, 1))
+        ]
     return shown or None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from decimal import Decimal
+from functools import cache
 from importlib import metadata, resources
 from typing import Any
 
@@ -26,8 +27,9 @@ EFFECTFUL = ("reg.read_effectful", "reg.write", "reg.update", "sequence.run")
 TOPICS = {"agents": "the guide an agent reads first"}
 
 
+@cache
 def version() -> str:
-    """The installed version."""
+    """The installed version; it is asked for at every describe, and looked up on the disk."""
     return metadata.version("hwtool")
 
 

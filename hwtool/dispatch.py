@@ -2,13 +2,13 @@
 
 The seam: this file is the only one that sends transfers with an effect. It is given an `Intent`, which only a
 committed T1, or the row that tells of a relock, makes and which can be spent once. There is no loop around it but that
-of a plan's steps, of a safe state's entries and of a declared `busy_retry`, and nothing may wrap it in one. What came
-of it is told by hwtool.carry_out.
+of a plan's steps and chunks, of a safe state's entries and of a declared `busy_retry`, and nothing may wrap it in one.
+What came of it is told by hwtool.carry_out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from hwtool_contracts.model import BusyRetry
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected
 from hwtool_registers.plan import Plan, Role, Step
 
+Between = Callable[[list[bytes]], Awaitable[str | None]]
 BUSY: Final = frozenset({"address-nack", "modbus-exception-06"})  # proofs that a device was there and busy
 
 
@@ -67,8 +68,34 @@ class Dispatched:
     consumed: Mapping[str, list[bytes]] = field(default_factory=dict)
 
 
-async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
-    """Send a plan, each transfer once, in order, under one bus lock.
+@dataclass
+class _Progress:
+    """How far a plan has got, while it is being sent."""
+
+    answers: list[bytes] = field(default_factory=list)
+    consumed: dict[str, list[bytes]] = field(default_factory=dict)
+    transfers: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def stopped(self, answer: Rejected | Ambiguous | None, at: Role | None) -> Dispatched:
+        """What came of it, with the answer that ended it early."""
+        done, more = len(self.answers), (self.transfers, self.warnings, self.consumed)
+        return Dispatched(self.answers, answer, at, done, *more)
+
+
+async def nothing_between(_: list[bytes]) -> None:
+    """A plan without chunks has nothing between them."""
+
+
+async def dispatch(
+    intent: Intent,
+    device: Device,
+    plan: Plan,
+    bank: Mapping[str, int],
+    returns: int,
+    between: Between = nothing_between,
+) -> Dispatched:
+    """Send a plan, each transfer once, in order, under one bus lock; of a long burst, each chunk under its own.
 
     `bank` is what the plan takes the selectors to hold, `returns` of the bus when the device was identified: if either
     is otherwise by now, nothing is sent.
@@ -76,11 +103,14 @@ async def dispatch(intent: Intent, device: Device, plan: Plan, bank: Mapping[str
     A selector that is not confirmed ends it before the access; a restoring write that is not confirmed puts the bank
     in doubt and is a warning.
 
+    Args:
+        between: called between two chunks, without the lock, with all answers so far; it says why no more may be taken.
+
     Raises:
         SpentIntent: the intent was used before.
     """
     intent.spend()
-    return await _send(device, plan, bank, returns)
+    return await _send(device, plan, bank, returns, between)
 
 
 async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[SafePart]) -> list[Dispatched]:
@@ -99,45 +129,54 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
         if part.fault is not None:
             sent.append(Dispatched([], Rejected(part.fault, "not-sent"), Role.ACCESS, 0, 0, []))
             continue
-        sent.append(await _send(device, part.plan, part.bank, part.returns))
+        sent.append(await _send(device, part.plan, part.bank, part.returns, nothing_between))
     return sent
 
 
-async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int) -> Dispatched:
+async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int, between: Between) -> Dispatched:
     """The transfers of a plan, each once, for the two functions above alone."""
-    answers: list[bytes] = []
-    warnings: list[str] = []
-    consumed: dict[str, list[bytes]] = {}
-    sent = 0
-    async with device.on_bus:
-        if device.worker.returns != returns:
-            away = Rejected("the bus was away or in doubt since the device was identified", "not-sent")
-            return Dispatched([], away, Role.ACCESS, 0, 0, [])
-        if any(device.known.get(name) != value for name, value in bank.items()):
-            changed = Rejected("the bank was changed since the plan was made", "not-sent")
-            return Dispatched([], changed, Role.SELECT, 0, 0, [])
-        for step in plan.steps:
-            if plan.busy_retry is None:  # else the device shows by itself when it may be spoken to
-                await device.on_bus.rested()  # of the access before; bank and order must not be let go meanwhile
-            answer, tries = await _sent(device, step, plan.busy_retry)
-            sent += tries
-            device.follow(step, answer)
-            if plan.delay_after_ms and step.role is Role.ACCESS and not isinstance(answer, Rejected):
-                device.on_bus.rest(plan.delay_after_ms)
-            match answer, step.role:
-                case Confirmed(data), Role.ACCESS:
-                    answers.append(data)
-                case Confirmed(data), Role.CONFIRM:
-                    consumed.setdefault(step.register, []).append(data)
-                case Confirmed(), Role.SELECT | Role.RESTORE:
-                    continue
-                case Rejected() | Ambiguous(), Role.RESTORE:
-                    warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
-                    break
-                case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS | Role.CONFIRM:
-                    warnings += await device.give_back(plan, answer)
-                    return Dispatched(answers, answer, step.role, len(answers), sent, warnings, consumed)
-    return Dispatched(answers, None, None, len(answers), sent, warnings, consumed)
+    so_far = _Progress()
+    for number, steps in enumerate(plan.parts):
+        why = await between(so_far.answers) if number else None
+        if why is not None:
+            return so_far.stopped(Rejected(why, "not-sent"), Role.ACCESS)
+        async with device.on_bus:
+            if device.worker.returns != returns:
+                away = Rejected("the bus was away or in doubt since the device was identified", "not-sent")
+                return so_far.stopped(away, Role.ACCESS)
+            if any(device.known.get(name) != value for name, value in bank.items()):
+                changed = Rejected("the bank was changed since the plan was made", "not-sent")
+                return so_far.stopped(changed, Role.SELECT)
+            ended = await _send_part(device, plan, steps, so_far)
+        if ended is not None:
+            return ended
+    return so_far.stopped(None, None)
+
+
+async def _send_part(device: Device, plan: Plan, steps: Sequence[Step], so_far: _Progress) -> Dispatched | None:
+    """The transfers of one chunk, each once; the caller holds the bus. What came of all of it, if it ends early."""
+    for step in steps:
+        if plan.busy_retry is None:  # else the device shows by itself when it may be spoken to
+            await device.on_bus.rested()  # of the access before; bank and order must not be let go meanwhile
+        answer, tries = await _sent(device, step, plan.busy_retry)
+        so_far.transfers += tries
+        device.follow(step, answer)
+        if plan.delay_after_ms and step.role is Role.ACCESS and not isinstance(answer, Rejected):
+            device.on_bus.rest(plan.delay_after_ms)
+        match answer, step.role:
+            case Confirmed(data), Role.ACCESS:
+                so_far.answers.append(data)
+            case Confirmed(data), Role.CONFIRM:
+                so_far.consumed.setdefault(step.register, []).append(data)
+            case Confirmed(), Role.SELECT | Role.RESTORE:
+                continue
+            case Rejected() | Ambiguous(), Role.RESTORE:
+                so_far.warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
+                break
+            case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS | Role.CONFIRM:
+                so_far.warnings += await device.give_back(plan, answer)
+                return so_far.stopped(answer, step.role)
+    return None
 
 
 async def _sent(device: Device, step: Step, busy: BusyRetry | None) -> tuple[Answer, int]:

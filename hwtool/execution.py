@@ -299,12 +299,17 @@ class Execution:
             finished = Finished("not_applied", failed(late, "none", verdict="not_applied"), [])
         else:
             try:
-                finished = await carry_out(intent, prepared, self._daemon.clock, request.overtaken)
+                keep = partial(self._keep, op_id)
+                finished = await carry_out(intent, prepared, self._daemon.clock, request.overtaken, keep)
             except Exception as error:  # noqa: BLE001  # whatever it was, the device may have acted
                 defect = DomainError(Code.INTERNAL, f"{prepared.resolved.name()}: {type(error).__name__}: {error}")
                 finished = Finished(None, failed(defect, "unknown", evidence={"how": "defect"}), [])
         finished.result.id = op_id
         return await self._record(request, prepared, op_id, finished, part)
+
+    async def _keep(self, op_id: int, answers: list[bytes]) -> None:
+        """Have what a burst has taken so far on record before more is taken."""
+        await self._daemon.ask(lambda conn: operations.keep(conn, op_id, answers))
 
     async def _record(
         self, request: Request, prepared: Prepared, op_id: int, finished: Finished, part: Part | None

@@ -1,19 +1,11 @@
-"""What an outcome is, from what was observed: the classification after a dispatch and the rules of reconciliation.
+"""What an outcome is, from what was observed: the classification after a dispatch, and the rules a row keeps.
 
-Pure, and the only place where evidence becomes a verdict. The inputs are plain data that the row of an operation
-holds, so that an operation is settled by what was true when it was sent, never by the contract of today.
+Pure. Evidence becomes a verdict here, and in hwtool.reconciliation for what was unknown; nowhere else. Only a change
+that can be named counts; bits that hardware moves by itself are no evidence.
 
     p = before the dispatch   n = now   v = wanted   r = the declared reset value
 
-Rules
-- Only a change that can be named counts; bits that hardware moves by itself are no evidence.
-- E1, did the device restart since? `same`: the table below. `reset`: registers that a reset sets back are superseded,
-  everything else needs a person. `silent` (most chips): a value that equals r proves nothing.
-- E2, does anybody else write? Without a sole master only `satisfied` settles.
-- A read whose effect nobody has declared can never be settled by a rule: it is closed at once as lost, not held.
-- A write whose effect nobody has declared needs a person.
-
-Source: docs/operations.md, the table of reconciliation.
+Source: docs/operations.md, the table of outcomes.
 """
 
 from __future__ import annotations
@@ -29,12 +21,6 @@ Effects = Literal["applied", "none", "unknown"]
 Restart = Literal["same", "reset", "silent"]
 # missed: a part of it is not as asked for, and whether anything changed cannot be told
 Seen = Literal["applied", "satisfied", "unchanged", "other", "missed", "open"]
-
-
-# what a reset of the chip sets back; anything else may have set something off before
-SET_BACK: Final = frozenset(
-    {Reconcile.COMPARE, Reconcile.COMPARE_STORED, Reconcile.WERE_SET_NOW_CLEAR, Reconcile.PARITY}
-)
 
 
 class SignalRule(msgspec.Struct, frozen=True):
@@ -62,6 +48,7 @@ class Target(msgspec.Struct, frozen=True):
         persistent: a reset of the chip does not take the value away.
         tolerance: how far from `wanted` the strong bits may be.
         confirms: reading `observe` consumes: the dispatch reads it as its end, and nobody reads it before or after.
+        write_only: the register itself cannot be read: what it set off before a restart shows nowhere.
     """
 
     register: str
@@ -78,6 +65,7 @@ class Target(msgspec.Struct, frozen=True):
     signals: tuple[SignalRule, ...] = ()
     tolerance: int = 0
     confirms: bool = False
+    write_only: bool = False
 
 
 class ReadRule(msgspec.Struct, frozen=True):
@@ -89,7 +77,8 @@ class ReadRule(msgspec.Struct, frozen=True):
         level: observable that counts the FIFO's elements, if its producer cannot be hidden by it; in `level_mask`.
         peek: observable that shows the value without taking it; in `peek_mask`.
         acknowledges: observables that the read clears, with the bits it clears.
-        count: elements asked for.
+        count: elements asked for; `chunk`: how many one transfer takes, the most that a crash can lose (0: all).
+        element: layout of one element, for what is on record (hwtool_registers.bits.Layout).
         state: observable that shows whether it is taken: the bits of `state_mask` are `state_taken`.
         reseek: register whose write sets the pointer anew that the read may have moved.
     """
@@ -103,6 +92,8 @@ class ReadRule(msgspec.Struct, frozen=True):
     peek_mask: int = 0
     acknowledges: tuple[tuple[str, int], ...] = ()
     count: int = 1
+    chunk: int = 0
+    element: dict[str, Any] | None = None
     state: str | None = None
     state_mask: int = 0
     state_taken: int = 0
@@ -226,7 +217,7 @@ def write_seen(
 
 def is_plain(targets: Sequence[Target]) -> bool:
     """Whether an unchanged state shows that nothing happened: stores alone, nothing that acts once."""
-    return all(t.reconcile == Reconcile.COMPARE and not t.signals for t in targets)
+    return all(t.reconcile in (Reconcile.COMPARE, Reconcile.PAGE) and not t.signals for t in targets)
 
 
 def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
@@ -249,162 +240,6 @@ def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
         case "open":
             why = "acknowledged; no change could be named within the window" if verifiable else "acknowledged"
             return Verdict("applied", "unknown", why)
-
-
-def settle_write(
-    targets: Sequence[Target],
-    before: Mapping[str, int],
-    now: Mapping[str, int] | None,
-    restart: Restart,
-    sole_master: bool,
-) -> Verdict | NeedsPerson:
-    """Settle a write whose outcome is unknown; `now` is None where the observables could not be read cleanly."""
-    kinds = {Reconcile(t.reconcile) for t in targets}
-    if Reconcile.PERSON in kinds:
-        return NeedsPerson("nobody has declared what the write does")
-    if restart == "reset" and (any(t.signals for t in targets) or not all(t.persistent for t in targets)):
-        if any(t.persistent for t in targets):
-            return NeedsPerson("the device restarted since, and only a part of what was written outlasts that")
-        if kinds <= SET_BACK and all(t.observe is not None for t in targets):
-            return Verdict("superseded", "unknown", "the device restarted since: the register was set back")
-        return NeedsPerson("the device restarted since, and what the write set off may have happened before")
-    if now is None:
-        return NeedsPerson("the registers that would show it could not be read")
-    seen = write_seen(targets, before, now, later=True)
-    if seen == "satisfied":
-        return Verdict("satisfied", "unknown", "the state asked for was there before and is there now")
-    if not sole_master:
-        return NeedsPerson("the bus has other masters: a change cannot be told to be ours")
-    if any(_neighbour_changed(t, before, now) for t in targets):
-        return NeedsPerson("bits outside the write have changed: somebody else wrote")
-    if restart == "silent" and not all(_survives_silence(t, seen, before) for t in targets):
-        return NeedsPerson("the value equals what a reset would leave, and the device cannot tell whether it restarted")
-    match seen:
-        case "applied":
-            return Verdict("applied", "unknown", "the registers hold what was asked for, and did not before")
-        case "unchanged":
-            return Verdict("not_applied", "none", "the registers hold what they held before")
-        case "open" | "other" | "missed":
-            return NeedsPerson("the registers do not tell")
-
-
-def _neighbour_changed(target: Target, before: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    foreign = target.strong & ~target.named
-    if target.observe is None or target.observe not in now or not foreign:
-        return False
-    return (before.get(target.observe, 0) ^ now[target.observe]) & foreign != 0
-
-
-def _survives_silence(target: Target, seen: Seen, before: Mapping[str, int]) -> bool:
-    """Whether the evidence would look different after a reset that nobody noticed."""
-    if target.observe is None or target.signals:
-        return False
-    if target.persistent:
-        return True
-    before_bits = before.get(target.observe, 0)
-    # the bits as they are now, against what a reset would have made of them
-    held = (target.wanted & target.strong) if seen == "applied" else before_bits & (target.strong | target.weak)
-    bits = (target.strong | target.weak) & target.reset_known
-    return (held ^ target.reset) & bits != 0
-
-
-def settle_read(
-    rules: Sequence[ReadRule],
-    before: Mapping[str, int],
-    now: Mapping[str, int] | None,
-    restart: Restart,
-    sole_master: bool,
-) -> Verdict | NeedsPerson:
-    """Settle a read with effects whose outcome is unknown; `now` is None where nothing could be looked at."""
-    if any(r.kind == "undeclared" for r in rules):
-        return Verdict("lost", "unknown", "nobody has declared what the read does: a value may be lost")
-    told = _told_of_read(rules, before, now, restart, sole_master)
-    if isinstance(told, NeedsPerson) and now is not None and all(r.reports for r in rules):
-        return Verdict("lost", "unknown", f"{told.why}; the board says to report a loss that nobody can rule out")
-    return told
-
-
-def _told_of_read(
-    rules: Sequence[ReadRule],
-    before: Mapping[str, int],
-    now: Mapping[str, int] | None,
-    restart: Restart,
-    sole_master: bool,
-) -> Verdict | NeedsPerson:
-    if len(rules) > 1:
-        return NeedsPerson("several registers were read under one key")
-    rule = rules[0]
-    if restart == "reset":
-        return NeedsPerson("the device restarted since")
-    if not sole_master:
-        return NeedsPerson("the bus has other masters: what is missing may have been taken by another")
-    if now is None:
-        return NeedsPerson("the registers that would show it could not be read")
-    match rule.kind:
-        case "pop":
-            return _settle_pop(rule, before, now, restart)
-        case "peek":
-            return _settle_peek(rule, before, now, restart)
-        case "acknowledge":
-            return _settle_acknowledge(rule, before, now)
-        case "claim":
-            return _settle_claim(rule, before, now, restart)
-        case "consuming" | "undeclared":
-            anew = "" if rule.reseek is None else f"; {rule.reseek} sets anew what it may have moved"
-            return NeedsPerson(f"the device has nothing that would show whether the value was taken{anew}")
-
-
-def _settle_pop(
-    rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
-) -> Verdict | NeedsPerson:
-    if rule.level is None or not rule.level_mask or rule.level not in before or rule.level not in now:
-        return NeedsPerson("no level shows whether elements were taken, or its producer may hide it")
-    lsb = (rule.level_mask & -rule.level_mask).bit_length() - 1
-    held, left = ((values[rule.level] & rule.level_mask) >> lsb for values in (before, now))
-    taken = held - left
-    if taken == 0:
-        return Verdict("not_applied", "none", "the level is what it was: nothing was taken")
-    if 0 < taken <= rule.count and (restart == "same" or left > 0):
-        return Verdict("lost", "applied", f"the level fell by {taken}: their values are gone", taken)
-    return NeedsPerson(f"the level went from {held} to {left}")
-
-
-def _settle_peek(
-    rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
-) -> Verdict | NeedsPerson:
-    if rule.peek is None or rule.peek not in before or rule.peek not in now:
-        return NeedsPerson("no register shows the value")
-    p, n = before[rule.peek] & rule.peek_mask, now[rule.peek] & rule.peek_mask
-    if p and n == p:
-        return Verdict("not_applied", "none", "what would have been taken is still there")
-    if p and n & p == 0 and restart == "same":
-        return Verdict("applied", "unknown", "the value was peeked before, and is gone from the device")
-    return NeedsPerson("the device may have restarted, or new events have come")
-
-
-def _settle_claim(
-    rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int], restart: Restart
-) -> Verdict | NeedsPerson:
-    if rule.state is None or rule.state not in before or rule.state not in now:
-        return NeedsPerson("no register shows whether it is taken")
-    was, taken = (values[rule.state] & rule.state_mask == rule.state_taken for values in (before, now))
-    if not was and taken:
-        return Verdict("applied", "unknown", "it was free before and is taken now: the claim has it")
-    if restart == "silent":
-        return NeedsPerson("a restart that nobody noticed would have freed it, and the claim may have come after")
-    if was and taken:
-        return Verdict("not_applied", "none", "it was taken before, and a claim of what is taken does nothing")
-    if was:
-        return NeedsPerson("it was taken before and is free now: somebody else has moved it")
-    return Verdict("not_applied", "none", "it is free: it was not claimed")
-
-
-def _settle_acknowledge(rule: ReadRule, before: Mapping[str, int], now: Mapping[str, int]) -> Verdict | NeedsPerson:
-    seen = [(name, mask) for name, mask in rule.acknowledges if name in before and name in now]
-    marks = [(before[name] & mask, now[name] & mask) for name, mask in seen]
-    if any(p and n & p == p for p, n in marks):
-        return Verdict("not_applied", "none", "what the read would have acknowledged is still set")
-    return NeedsPerson("what the read acknowledges is not set now: it was acknowledged by somebody, or never was set")
 
 
 class StepOutcome(NamedTuple):

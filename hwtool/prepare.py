@@ -116,6 +116,7 @@ class Prepared:
             "sensitive": self.resolved.sensitive,
             "restarts": any(c.judged.resets for c in self.resolved.changes),
             "readdresses": any(c.judged.readdresses for c in self.resolved.changes),
+            "rest_ms": max((c.judged.delay_after_ms for c in self.resolved.changes), default=0),
             "reason": reason,
         }
 

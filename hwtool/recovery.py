@@ -7,7 +7,7 @@ is open. What no rule can tell waits for a person, and the device stays held.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,11 +22,10 @@ from hwtool.outcome import (
     read_rules_of,
     restart_between,
     sequence_ended,
-    settle_read,
-    settle_write,
     targets_of,
 )
 from hwtool.prepare import check_identity
+from hwtool.reconciliation import settle_read, settle_write
 from hwtool.results import OK_VERDICTS, failed, settled_error, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.errors import DomainError
@@ -89,32 +88,58 @@ async def _read(shown: dict[str, Any], device: Device) -> int:
         raise CannotObserve(str(error)) from error
 
 
-def decide(row: OpRow, now: dict[str, int] | None, restart: Restart) -> Verdict | NeedsPerson:
-    """Apply the rules of a row to what is observed now."""
+def decide(row: OpRow, now: dict[str, int] | None, restart: Restart, kept: int) -> Verdict | NeedsPerson:
+    """Apply the rules of a row to what is observed now; `kept`: elements of a burst that are on record."""
     overtaken_by = (row.evidence or {}).get("overtaken_by")
     if overtaken_by is not None:
         return NeedsPerson(f"safe state {overtaken_by} was sent since: what the registers hold now is its doing")
     before: dict[str, int] = (row.pre or {}).get("values", {})
     if row.kind == "read":
-        return settle_read(read_rules_of(facts(row)["reads"]), before, now, restart, facts(row)["sole_master"])
+        rules, alone = read_rules_of(facts(row)["reads"]), facts(row)["sole_master"]
+        return settle_read(rules, before, now, restart, alone, kept)
     targets = targets_of(facts(row)["targets"])
     return settle_write(targets, before, now, restart, facts(row)["sole_master"])
 
 
-async def try_rules(row: OpRow, device: Device, restart: Restart) -> Verdict | NeedsPerson:
-    """Observe, then decide; a bus that cannot be used leaves the operation to a person or to a later try."""
-    first = decide(row, None, restart)
+async def try_rules(daemon: Daemon, row: OpRow, device: Device) -> Verdict | NeedsPerson:
+    """Observe, then decide; a bus that cannot be used leaves the operation to a person or to a later try.
+
+    Whether the device has restarted is asked again after the observation: a restart just before it has set back what
+    was looked at, and the word from before knows nothing of it.
+    """
+    kept = len(await kept_values(daemon, row))
+    first = decide(row, None, restart_of(row, await boot_evidence(daemon, device)), kept)
     if isinstance(first, Verdict):
         return first  # no observation is needed: undeclared reads, registers that a reset set back
     try:
         await check_identity(device)
     except DomainError as error:
         return NeedsPerson(f"it is not known which device is there: {error.message}")
+    await daemon.clock.sleep(facts(row).get("rest_ms", 0) / 1000)  # a page that is being written is neither old nor new
     try:
         now = await observe(row, device)
     except CannotObserve as error:
         return NeedsPerson(f"the registers that would show it could not be read: {error}")
-    return decide(row, now, restart)
+    return decide(row, now, restart_of(row, await boot_evidence(daemon, device)), kept)
+
+
+async def kept_values(daemon: Daemon, row: OpRow) -> list[dict[str, Any]]:
+    """What an unfinished burst has put on record, as results show it."""
+    reads = facts(row).get("reads") or []
+    if row.kind != "read" or len(reads) != 1 or reads[0].get("element") is None:
+        return []
+    data = b"".join(await daemon.ask(lambda conn: operations.data_of(conn, row.op_id)))
+    layout, name = Layout.from_object(reads[0]["element"]), f"{row.request['device']}.{reads[0]['register']}"
+    size = max(layout.size_bytes, 1)
+    whole = [data[at : at + size] for at in range(0, len(data) - size + 1, size)]
+    return [{"register": name, "raw": _raw(layout, one)} for one in whole]
+
+
+def _raw(layout: Layout, data: bytes) -> str:
+    try:
+        return hexed(from_bytes(layout, data), layout.width_bits)
+    except ValueError:  # a wrong CRC: nobody can ask for it again, so it is shown as it came
+        return "0x" + data.hex()
 
 
 def restart_of(row: OpRow, evidence: str | None) -> Restart:
@@ -131,14 +156,16 @@ class Settlement:
     why: str
 
 
-def settlement(row: OpRow, verdict: Verdict, how: str) -> Settlement:
-    """The result that an operation answers from its settlement on."""
+def settlement(row: OpRow, verdict: Verdict, how: str, kept: Sequence[dict[str, Any]] = ()) -> Settlement:
+    """The result that an operation answers from its settlement on; `kept`: values of it that are on record."""
     why = f"{row_name(row)}: {verdict.why}"
     count = sum(r["count"] for r in facts(row).get("reads", []))
-    bound = None if not count else f"0..{count}" if verdict.lost is None else str(verdict.lost)
+    chunk = min((r.get("chunk") or r["count"] for r in facts(row).get("reads", [])[:1]), default=count)
+    at_most = min(chunk, count - len(kept)) if len(facts(row).get("reads", [])) == 1 else count
+    bound = None if not count else f"0..{at_most}" if verdict.lost is None else str(verdict.lost)
     evidence = {**(row.evidence or {}), "how": how, "settled": verdict.why}
     error = settled_error(verdict.verdict, row.op_id, why, bound=bound)
-    values = (row.response or {}).get("values") or _peeked(row, verdict)
+    values = (row.response or {}).get("values") or list(kept) or _peeked(row, verdict)
     if error is not None:
         result = failed(error, verdict.effects, verdict=verdict.verdict, evidence=evidence)
     else:
@@ -200,8 +227,7 @@ async def _rules_at_the_head(daemon: Daemon, op_id: int, device: Device, body: N
     row = await daemon.ask(lambda conn: operations.get(conn, op_id))
     if row is None or row.state != "UNKNOWN":
         return None
-    evidence = await boot_evidence(daemon, device)
-    verdict = await try_rules(row, device, restart_of(row, evidence))
+    verdict = await try_rules(daemon, row, device)
     if isinstance(verdict, NeedsPerson):
         return verdict
     await settle(daemon, row, verdict, "rule", body)
@@ -261,7 +287,8 @@ async def settle(
         StoreRule: it is not unknown any more, or only a person may settle it.
     """
     device = daemon.device_at(row.locus)
-    ended = settlement(row, verdict, "rule" if by == "rule" else "person")
+    kept = await kept_values(daemon, row)
+    ended = settlement(row, verdict, "rule" if by == "rule" else "person", kept)
     ended.result.id = row.op_id
     response = to_row(daemon.dressed(ended.result, device))
     evidence = ended.result.evidence or {}

@@ -263,7 +263,7 @@ def _present(refused: Refused | None) -> Refused:
 
 
 def _check_burst(device: Device, reads: list[tuple[Register, ReadJudgement]], count: int) -> None:
-    """A burst is of one FIFO, not longer than it can be, and of whole elements: half of one would shift the rest."""
+    """A burst is of one FIFO that declares one, and of whole elements: half of one would shift the rest."""
     for register, _ in reads:
         element_bytes = register.read.element_bytes
         read_bytes = (register.width_bits + 7) // 8
@@ -281,12 +281,11 @@ def _check_burst(device: Device, reads: list[tuple[Register, ReadJudgement]], co
         return
     register, judged = reads[0]
     burst = register.read.max_burst
-    if len(reads) > 1 or ReadEffect.POP not in judged.effects or burst is None or count > burst:
-        limit = f"at most {burst}" if burst is not None and len(reads) == 1 else "one"
+    if len(reads) > 1 or ReadEffect.POP not in judged.effects or burst is None:
         raise DomainError(
             Code.REFUSED,
-            f"{device.name}.{register.name} gives {limit} element(s) in one transfer; {count} were asked for",
-            hint="ask for fewer at a time, each time under a new key",
+            f"{device.name}.{register.name} gives one element in one transfer; {count} were asked for",
+            hint="ask for one at a time, each time under a new key",
             rule="max_burst",
             register=f"{device.name}.{register.name}",
         )

@@ -14,15 +14,16 @@ import msgspec
 from hwtool.devices import Device
 from hwtool.outcome import ReadRule, SignalRule, Target
 from hwtool.resolve import Change
-from hwtool_contracts.effects import SET_LIKE, ReadEffect, WriteEffect
+from hwtool_contracts.effects import SET_LIKE, ReadEffect, Reconcile, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.expect import expectation
 from hwtool_contracts.judge import ReadJudgement
+from hwtool_contracts.memories import is_range
 from hwtool_contracts.model import Field, Persistence, Register, Signal
 from hwtool_contracts.places import find_place, find_register, gate_of
 from hwtool_registers.bits import Layout
 from hwtool_registers.bus import as_object
-from hwtool_registers.plan import read_transfers
+from hwtool_registers.plan import chunk_of, read_transfers
 
 # effects of a read whose loss can be reported with a bound (docs/operations.md, on_loss); the others set things off
 REPORTABLE: Final = frozenset({ReadEffect.CLEAR, ReadEffect.RELATCH, ReadEffect.POP, ReadEffect.ACK, ReadEffect.SET})
@@ -136,12 +137,19 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
         named=strong if change.mask is None else strong & change.mask,
         reset=reset,
         reset_known=reset_known,
-        reconcile=change.judged.reconcile.value,
+        reconcile=_reconcile(change).value,
         persistent=register.persistence is Persistence.NONVOLATILE,
         signals=tuple(_signal_rule(s, register, device) for s in change.judged.signals),
         tolerance=change.judged.verify.tolerance,
         confirms=confirming is not None,
+        write_only=not register.access.readable,
     )
+
+
+def _reconcile(change: Change) -> Reconcile:
+    """The rule of a write: what its effect says, but that a range of a memory can be torn."""
+    torn = change.judged.reconcile is Reconcile.COMPARE and is_range(change.register)
+    return Reconcile.PAGE if torn else change.judged.reconcile
 
 
 def _shown_elsewhere(effect: WriteEffect, value: int, strong: int, before: int | None) -> tuple[int, int]:
@@ -193,8 +201,12 @@ def _reset_of(register: Register) -> tuple[int, int]:
 
 def read_rule(register: Register, effects: frozenset[ReadEffect], count: int, device: Device) -> ReadRule:
     """How a read with these effects may be settled."""
-    reports = device.spec.report_loss and effects <= REPORTABLE | {ReadEffect.NONE}
-    return msgspec.structs.replace(_read_rule(register, effects, count, device), reports=reports)
+    return msgspec.structs.replace(
+        _read_rule(register, effects, count, device),
+        reports=device.spec.report_loss and effects <= REPORTABLE | {ReadEffect.NONE},
+        chunk=min(count, chunk_of(register)),
+        element=Layout.of(register).as_object(),
+    )
 
 
 def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, device: Device) -> ReadRule:
@@ -214,7 +226,7 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
             return ReadRule(register.name, "peek", count=count)
         mask = peek[0].mask if peek[1] is None else peek[1].mask
         return ReadRule(register.name, "peek", peek=peek[0].name, peek_mask=mask, count=count)
-    if ReadEffect.CLAIM in effects:
+    if effects & {ReadEffect.CLAIM, ReadEffect.TRIGGER}:
         return _claim_rule(register, count, device)
     marks: list[tuple[str, int]] = []
     if ReadEffect.ACK in effects:
@@ -232,7 +244,7 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
 
 
 def _claim_rule(register: Register, count: int, device: Device) -> ReadRule:
-    """How a claim is settled: by the one bit that shows whether it is taken, if hardware does not move that by itself.
+    """How a claim, or a trigger, is settled: by the state that shows it, if hardware does not move that by itself.
 
     Taken is 1 where the contract names no value. Several bits show several locks: which is this one's is not said.
     """

@@ -31,7 +31,7 @@ from hwtool_store.operations import OpRow
 
 Place = tuple[str, str]  # register, "read" or "write"
 Executed = Mapping[Place, int]
-TOLD_BY_RULE: Final = ("applied", "not_applied", "lost")
+TOLD_BY_RULE: Final = ("applied", "not_applied", "lost", "partial")
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,12 @@ def _entries(row: OpRow, contract: Contract, entries: Mapping[str, str]) -> tupl
     return fewest, most
 
 
+def _chunk(row: OpRow) -> int:
+    """Elements that each access of a long burst takes, 0 where there is one access."""
+    reads = facts(row).get("reads", [])
+    return reads[0]["chunk"] if len(reads) == 1 and reads[0].get("chunk", 0) < reads[0]["count"] else 0
+
+
 def _accesses(row: OpRow, total: int) -> tuple[int, int]:
     """The fewest and the most accesses of the plan that reached the device."""
     if row.state == "PENDING" or row.verdict == "denied":
@@ -133,6 +139,11 @@ def _accesses(row: OpRow, total: int) -> tuple[int, int]:
         most = 0  # ended between the intent and the dispatch
     if row.verdict_by == "rule" and row.verdict in TOLD_BY_RULE:
         told = (row.response or {}).get("effects")
+        chunk = _chunk(row)
+        if chunk and told == "applied":  # of a burst: what is on record, and what the level says is gone
+            bound = ((row.response or {}).get("error") or {}).get("bound", "0")
+            taken = len((row.response or {}).get("values") or []) + int(bound)
+            return -(-taken // chunk), -(-taken // chunk)
         claims = any(r["kind"] == "claim" for r in facts(row).get("reads", []))
         if row.verdict == "not_applied" and told == "none" and not claims:
             most = fewest  # a claim of what is taken does nothing, whether it was executed or not

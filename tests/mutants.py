@@ -41,6 +41,8 @@ class Mutant(NamedTuple):
 
 KEYED = "tests/hwtool/test_keyed.py::"
 SAFE = "tests/hwtool/test_safe_state.py::"
+RECONCILED = "tests/hwtool/test_reconciliation.py::"
+BURSTS = "tests/hwtool/test_bursts.py::"
 SEQUENCES = "tests/hwtool/test_sequences.py::"
 ADVERSARY = "tests/hwtool/test_found_by_adversary.py::"
 REVIEW = "tests/hwtool/test_found_by_review.py::"
@@ -215,14 +217,14 @@ MUTANTS = [
     ),
     Mutant(
         "without a sole master only `satisfied` settles by rule",
-        "hwtool/outcome.py",
+        "hwtool/reconciliation.py",
         "    if not sole_master:\n        return NeedsPerson(\"the bus has other masters: a change",
         "    if False:\n        return NeedsPerson(\"the bus has other masters: a change",
         "tests/hwtool/test_outcome.py",
     ),
     Mutant(
         "a value that a reset would leave proves nothing",
-        "hwtool/outcome.py",
+        "hwtool/reconciliation.py",
         '    if restart == "silent" and not all(',
         "    if False and not all(",
         "tests/hwtool/test_outcome.py",
@@ -307,8 +309,8 @@ MUTANTS = [
     Mutant(
         "a safe state ends a running watch",
         "hwtool/carry_out.py",
-        "        if overtaken():\n",
-        "        if False:\n",
+        "        if overtaken():\n            raise",
+        "        if False:\n            raise",
         SAFE + "test_safe_state_when_called_during_a_watch_then_that_op_is_unknown_and_no_rule_settles_it_afterwards",
     ),
     Mutant(
@@ -441,7 +443,7 @@ MUTANTS = [
     ),
     Mutant(
         "a loss is reported only after looking",
-        "hwtool/outcome.py",
+        "hwtool/reconciliation.py",
         "isinstance(told, NeedsPerson) and now is not None and all(",
         "isinstance(told, NeedsPerson) and all(",
         "tests/hwtool/test_loss.py",
@@ -731,8 +733,8 @@ MUTANTS = [
     Mutant(
         "a rest is kept between the transfers of one plan",
         "hwtool/dispatch.py",
-        "                await device.on_bus.rested()",
-        "                pass",
+        "            await device.on_bus.rested()",
+        "            pass",
         REACH + "test_delay_when_a_group_writes_its_members_one_by_one_then_it_is_kept_between_them",
     ),
     Mutant(
@@ -1093,7 +1095,44 @@ MUTANTS = [
         "        if max(epoch, seq) > MOST:\n",
         "        if False:\n",
         CARE + "test_rollback_when_the_anchor_is_damaged_then_a_person_may_accept_the_store_all_the_same"),
+    Mutant("whether the device restarted is asked again after the rules have looked", "hwtool/recovery.py",
+        "    return decide(row, now, restart_of(row, await boot_evidence(daemon, device)), kept)\n",
+        "    return decide(row, now, 'same', kept)\n",
+        RECONCILED + "test_restart_when_it_comes_between_the_rules_two_looks_then_it_is_not_taken_for_undone"),
+    Mutant("a page is looked at when its write cycle is over", "hwtool/recovery.py",
+        '    await daemon.clock.sleep(facts(row).get("rest_ms", 0) / 1000)',
+        "    await daemon.clock.sleep(0)",
+        RECONCILED + "test_page_when_its_write_cycle_may_still_run_then_the_rules_wait_for_it"),
+    Mutant("what a write-only register set off is not superseded by a restart", "hwtool/reconciliation.py",
+        "all(t.observe is not None and not t.write_only for t in targets)",
+        "all(t.observe is not None for t in targets)",
+        RECONCILED + "test_write_only_register_when_the_device_restarted_then_a_person_and_not_superseded"),
+    Mutant("a bit that was not to be burnt is nobody's part", "hwtool/reconciliation.py",
+        "    return (n ^ p) & ~(target.wanted ^ p) == 0\n",
+        "    return True\n",
+        RECONCILED + "test_write_when_it_can_be_done_in_part_then_partial_whatever_restarted"),
+    Mutant("a chunk is on record before the next is taken", "hwtool/dispatch.py",
+        "        why = await between(so_far.answers) if number else None\n",
+        "        why = None\n",
+        BURSTS + "test_chunk_when_the_next_is_taken_then_the_one_before_is_on_record"),
+    Mutant("a safe state ends a burst between two chunks", "hwtool/carry_out.py",
+        '        if overtaken():\n            return "a safe',
+        '        if False:\n            return "a safe',
+        BURSTS + "test_burst_when_a_safe_state_comes_between_two_chunks_then_no_more_is_taken"),
+    Mutant("a burst that stops answers what it has taken", "hwtool/carry_out.py",
+        "        if not whole and not prepared.plan.chunks:\n",
+        "        if not whole:\n",
+        BURSTS + "test_burst_when_a_safe_state_comes_between_two_chunks_then_no_more_is_taken"),
+    Mutant("what is on record is not counted as lost", "hwtool/reconciliation.py",
+        "        gone = taken - kept\n",
+        "        gone = taken\n",
+        BURSTS + "test_reply_when_lost_in_the_second_chunk_then_the_first_is_answered_and_the_loss_is_the_chunk"),
 ]  # fmt: skip
+
+
+# what other packages add to pytest is imported a hundred times over and used by none of these tests
+BARE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+FEW_PLUGINS = ("-p", "no:cacheprovider", "-p", "pytest_timeout")
 
 
 def survives(mutant: Mutant, copy: Path) -> str | None:
@@ -1103,8 +1142,8 @@ def survives(mutant: Mutant, copy: Path) -> str | None:
     if original.count(mutant.old) != 1:
         return f"its text stands {original.count(mutant.old)} times in {mutant.file}"
     written(path, original.replace(mutant.old, mutant.new))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5]))}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", mutant.test]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5])), **BARE}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *FEW_PLUGINS, "--timeout=60", mutant.test]
     try:
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     finally:

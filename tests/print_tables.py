@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Final
 
 from hwtool.board_keys import TABLES
+from hwtool.reconciliation import READS, WRITES
 from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
 from hwtool_contracts.keys import reference
@@ -65,12 +66,20 @@ def settled() -> Iterator[str]:
         yield "| " + " | ".join(cells) + " |"
 
 
+def rules() -> Iterator[str]:
+    """The rules of docs/reconciliation.md, of writes and then of reads."""
+    for rule in (*WRITES.values(), *READS.values()):
+        effects = ", ".join(f"`{effect}`" for effect in rule.effects)
+        after = "superseded" if rule.after_reset == "superseded" else "a person"
+        yield "| " + " | ".join([rule.kinds, effects, rule.settled, rule.otherwise, after]) + " |"
+
+
 def _ending(ending: Ending) -> str:
     return "a person" if ending.verdict is None else f"{ending.verdict}, {ending.effects}"
 
 
 PAGES: Final = {
-    "reconciliation": [settled],
+    "reconciliation": [rules, settled],
     "openrpc": [document],
     "errors": [errors],
     "vocabulary": [read_effects, write_effects],

@@ -135,7 +135,7 @@ class _Check:
             self.writable(table, name + "read.reseek", read.reseek, register)
             self.writable(table, name + "write.commit_by", write.commit_by, register)
             self.unlocked_in(table, name + "write.unlock", write.unlock, register)
-            self.only_with(table, name + "read.state", read.state, ReadEffect.CLAIM, read)
+            self.only_with(table, name + "read.state", read.state, ReadEffect.CLAIM, read, ReadEffect.TRIGGER)
             self.only_with(table, name + "read.reseek", read.reseek, ReadEffect.ADVANCE, read)
             if write.absolute and write.effect is not WriteEffect.COMMAND:
                 self.fault(table, name + "write.absolute", "only a command is absolute", write.effect, "effect command")
@@ -222,10 +222,13 @@ class _Check:
         elif size > (read.max_burst or 1) * read_bytes:
             self.fault(table, key, "does not fit max_burst", size, "a burst that takes one element")
 
-    def only_with(self, table: str, key: str, value: str | None, effect: ReadEffect, read: ReadSpec) -> None:
-        if value is not None and effect not in read.effects:
+    def only_with(
+        self, table: str, key: str, value: str | None, effect: ReadEffect, read: ReadSpec, *or_effects: ReadEffect
+    ) -> None:
+        if value is not None and not read.effects & {effect, *or_effects}:
             words = ", ".join(sorted(read.effects))
-            self.fault(table, key, f"speaks of effect {effect}", words, f"effects = [{effect}], or the key left out")
+            named = " or ".join((effect, *or_effects))
+            self.fault(table, key, f"speaks of effect {named}", words, f"effects = [{effect}], or the key left out")
 
     def line(self, table: str, register: Register) -> None:
         """A value of a line protocol can be asked for if it is read, and set if it is written."""

@@ -128,6 +128,8 @@ class Reconcile(StrEnum):
     WERE_SET_NOW_CLEAR = "were_set_now_clear"
     COMPARE_STORED = "compare_stored"  # as compare, where a read shows the bit and hardware does not change it
     PARITY = "parity"
+    BURNT = "burnt"  # as compare; bits that can be written once may be written in part
+    PAGE = "page"  # as compare; a range of a memory may be torn
     DECLARED = "declared"  # a declared status, counter, level, pointer or phase
     PERSON = "person"
 
@@ -164,7 +166,7 @@ WRITE_POLICY: Final[dict[WriteEffect, WritePolicy]] = {
     WriteEffect.ZERO_TO_TOGGLE: WritePolicy(_X, Reconcile.PARITY, _N, Neutral.ONE, 21),
     WriteEffect.CLEAR: WritePolicy(_D, Reconcile.COMPARE_STORED, _N, Neutral.NONE, 14),
     WriteEffect.SET: WritePolicy(_D, Reconcile.COMPARE_STORED, _N, Neutral.NONE, 15),
-    WriteEffect.WRITE_ONCE: WritePolicy(_Y, Reconcile.COMPARE, _D, Neutral.NONE, 40),
+    WriteEffect.WRITE_ONCE: WritePolicy(_Y, Reconcile.BURNT, _D, Neutral.NONE, 40),
     WriteEffect.LOCK: WritePolicy(_Y, Reconcile.COMPARE_STORED, _Y, Neutral.NON_LOCKING, 41, always_approval=True),
     WriteEffect.SELF_CLEARING: WritePolicy(_N, Reconcile.DECLARED, _N, Neutral.ZERO, 30),
     WriteEffect.PULSE: WritePolicy(_N, Reconcile.DECLARED, _N, Neutral.ZERO, 31),

@@ -252,7 +252,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "affects": Key("texts", "registers or REG.FIELD whose state it changes"),
         "level": Key("text", "pop: what counts the elements"),
         "when_empty": Key("text", 'pop: what an empty FIFO answers; "last": the last element again'),
-        "max_burst": Key("integer", "pop: elements one transfer may take"),
+        "max_burst": Key("integer", "pop: elements one transfer may take; more are taken in chunks"),
         "element_bytes": Key("integer", "pop: bytes of an element"),
         "peek": Key("text", "clean register that shows what would be taken"),
         "state": Key("text", 'claim: what shows whether it is taken, by 1 or as "REG.FIELD = value"'),

@@ -77,6 +77,11 @@ def slice_of(memory: Memory, offset: int, length: int, block_bytes: int = 0) -> 
     )
 
 
+def is_range(register: Register) -> bool:
+    """Whether a register is a range of a memory: several bytes, of which a write that is cut off takes some."""
+    return register.quantity is BYTES
+
+
 class WithMemories(Mapping[str, Register]):
     """Declared registers, and on asking any part of a memory."""
 

@@ -78,12 +78,21 @@ class Plan:
         pieces: for reads: where each value is found in the answers to the access steps.
         busy_retry: how an access is sent again whose device proved to be busy; None: never.
         delay_after_ms: how long the device is left alone after the last of them.
+        chunks: number of steps of each part of a long burst: what a part has brought is put on record before the next
+            is begun. Empty: there is only one.
     """
 
     steps: tuple[Step, ...]
     pieces: tuple[Piece, ...] = ()
     busy_retry: BusyRetry | None = None
     delay_after_ms: int = 0
+    chunks: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[Step, ...], ...]:
+        """The steps of each chunk; of a plan that has none, all of them."""
+        ends = [sum(self.chunks[: n + 1]) for n in range(len(self.chunks))] or [len(self.steps)]
+        return tuple(self.steps[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True))
 
     @property
     def accesses(self) -> tuple[Step, ...]:
@@ -113,7 +122,9 @@ def _overwritten(bank: Bank, selector: Register) -> bool:
 def plan_read(
     contract: Contract, address: int, registers: Sequence[Register], known: Mapping[str, int], *, count: int = 1
 ) -> Plan:
-    """Read registers, each in transfers of its own, in order; `count` elements of a FIFO in one transfer."""
+    """Read registers, each in transfers of its own, in order; `count` elements of a FIFO in chunks (`chunk_of`)."""
+    if count > (chunk := chunk_of(registers[0])):
+        return _plan_burst(contract, address, registers[0], known, count, chunk)
     accesses: list[Step] = []
     pieces = []
     for register in registers:
@@ -122,6 +133,29 @@ def plan_read(
         pieces.append(Piece(register.name, len(accesses), start, size_bytes, len(transfers)))
         accesses += [Step(Role.ACCESS, register.name, transfer) for transfer in transfers]
     return Plan(_banked(contract, address, registers[0], accesses, known), tuple(pieces))
+
+
+def chunk_of(register: Register) -> int:
+    """The elements of a FIFO that one transfer takes at most; whole ones, where one is longer than a read."""
+    burst = register.read.max_burst or 1
+    several = max((register.read.element_bytes or 0) // register.size_bytes, 1)
+    return max(burst // several, 1) * several
+
+
+def _plan_burst(
+    contract: Contract, address: int, register: Register, known: Mapping[str, int], count: int, chunk: int
+) -> Plan:
+    """More elements than one transfer takes: chunk by chunk, each with its own way into the bank and out of it."""
+    steps: list[Step] = []
+    chunks = []
+    for first in range(0, count, chunk):
+        transfers, _ = read_transfers(contract, address, register, min(chunk, count - first))
+        accesses = [Step(Role.ACCESS, register.name, transfer) for transfer in transfers]
+        part = _banked(contract, address, register, accesses, known)
+        steps += part
+        chunks.append(len(part))
+    piece = Piece(register.name, 0, 0, register.size_bytes * count, sum(s.role is Role.ACCESS for s in steps))
+    return Plan(tuple(steps), (piece,), chunks=tuple(chunks))
 
 
 def plan_block_read(contract: Contract, address: int, registers: Sequence[Register], known: Mapping[str, int]) -> Plan:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hwtool_contracts.effects import ACTS_ON_ONES, ACTS_ON_ZEROS, ReadEffect, WriteEffect
-from hwtool_contracts.model import Contract, Field, Register, Space, WriteSpec
+from hwtool_contracts.model import Contract, Field, Persistence, Register, Space, WriteSpec
 from hwtool_contracts.places import cells, find_place, gate_of
 from hwtool_registers.bits import from_bytes, to_bytes
 from hwtool_sim.memory import SimMemory
@@ -133,23 +133,26 @@ class Chip:
     def reset(self) -> None:
         """Power-on: reset values where the contract states them, else zero, then what the maker fills in.
 
-        FIFOs are empty but for that; the counters stay.
+        FIFOs are empty but for that; nonvolatile registers and the counters stay.
         """
         self.nonce = secrets.token_hex(8)
+        held: dict[str, int] = getattr(self, "values", {})
+        burnt: dict[str, int] = getattr(self, "_written_once", {})
+        outlasts = {n for n in held if self.contract.registers[n].persistence is Persistence.NONVOLATILE}
         self.values: dict[str, int] = {}
         for register in self.contract.registers.values():
             raw = register.reset or 0
             for field in register.fields.values():
                 if field.reset is not None:
                     raw = (raw & ~field.mask) | field.placed(field.reset)
-            self.values[register.name] = raw
+            self.values[register.name] = held[register.name] if register.name in outlasts else raw
         self._show_identity()
         self.fifos: dict[str, deque[int]] = {
             r.name: deque() for r in self.contract.registers.values() if ReadEffect.POP in r.read.effects
         }
         self.sent: dict[str, list[int]] = {}
         self.present: dict[str, int] = {}
-        self._written_once: dict[str, int] = {}
+        self._written_once: dict[str, int] = {name: bits for name, bits in burnt.items() if name in outlasts}
         self._restarts = False
         self._last_popped: dict[str, int] = {}
         self._at_power_on(self)
@@ -419,6 +422,8 @@ class Chip:
             for effect in spec.effects:
                 self._read_effect(effect, name, mask, spec.affects, register)
                 acted.add(effect)
+        if ReadEffect.TRIGGER in acted:
+            self._show_state(register)
         if acted & UNDECLARED or ReadEffect.ADVANCE in acted:
             self.values[name] = (self.values[name] + 1) & register.mask
         return answer
@@ -457,14 +462,19 @@ class Chip:
         """Test and set: all ones if it was free, 0 if it is taken; a declared state field shows it."""
         free = self.values[register.name] == 0
         self.values[register.name] = register.mask
-        if register.read.state is not None:
-            name, taken = gate_of(register.read.state)
-            place = find_place(self.contract, name, register)
-            holder, field = (None, None) if place is None else place
-            if holder is not None and field is not None:
-                bits = field.mask if taken is None else field.placed(taken)
-                self.values[holder.name] = self.values[holder.name] & ~field.mask | bits
+        self._show_state(register)
         return register.mask if free else 0
+
+    def _show_state(self, register: Register) -> None:
+        """The declared state of what a read has claimed or set off."""
+        if register.read.state is None:
+            return
+        name, taken = gate_of(register.read.state)
+        place = find_place(self.contract, name, register)
+        holder, field = (None, None) if place is None else place
+        if holder is not None and field is not None:
+            bits = field.mask if taken is None else field.placed(taken)
+            self.values[holder.name] = self.values[holder.name] & ~field.mask | bits
 
     def _pop(self, register: Register) -> int:
         fifo = self.fifos[register.name]
@@ -512,6 +522,8 @@ class Chip:
             case WriteEffect.STORE | WriteEffect.STAGED | WriteEffect.UNLOCK:
                 held = (held & ~mask) | (raw & mask)
                 self._mirror(register, spec, raw & mask, mask)
+                if spec.effect is not WriteEffect.STORE:
+                    self._fire(register, spec)
             case WriteEffect.ONE_TO_CLEAR | WriteEffect.ZERO_TO_CLEAR | WriteEffect.CLEAR:
                 held &= ~acting
                 if spec.effect is WriteEffect.CLEAR:

@@ -341,14 +341,20 @@ def t2_done(
     data: list[bytes] | None = None,
 ) -> int:
     """T2: the outcome that the bus showed; values that a read consumed go to op_data with it. Answers the audit seq."""
-    for chunk, value in enumerate(data or []):
-        conn.execute("INSERT INTO op_data(op_id, chunk, data) VALUES(?,?,?)", (op_id, chunk, value))
+    keep(conn, op_id, data or [])
     cursor = conn.execute(
         "UPDATE op SET state='DONE', verdict=?, verdict_by='bus', response=?, evidence=?, done_ns=? WHERE op_id=?",
         (verdict, _text(response), _text(evidence), now_ns, op_id),
     )
     _changed_one(cursor, f"outcome of operation {op_id}")
     return audit.append(conn, current_epoch(conn), op_id, note)
+
+
+def keep(conn: sqlite3.Connection, op_id: int, data: list[bytes]) -> None:
+    """Values that a read consumed, from its first: those that are not on record yet, each a chunk of its own."""
+    (known,) = conn.execute("SELECT count(*) FROM op_data WHERE op_id=?", (op_id,)).fetchone()
+    for chunk, value in list(enumerate(data))[known:]:
+        conn.execute("INSERT INTO op_data(op_id, chunk, data) VALUES(?,?,?)", (op_id, chunk, value))
 
 
 def to_unknown(
@@ -360,8 +366,7 @@ def to_unknown(
     data: list[bytes] | None = None,
 ) -> int:
     """The outcome cannot be told: the device is held from here on; values in hand are kept. Answers the audit seq."""
-    for chunk, value in enumerate(data or []):
-        conn.execute("INSERT INTO op_data(op_id, chunk, data) VALUES(?,?,?)", (op_id, chunk, value))
+    keep(conn, op_id, data or [])
     cursor = conn.execute(
         "UPDATE op SET state='UNKNOWN', response=?, evidence=? WHERE op_id=?",
         (_text(response), _text(evidence), op_id),

@@ -7,7 +7,7 @@ no longer true turns the harness red.
 To add a kind: one more `Kind` in `KINDS`. What it needs beside a name is a contract, a request, how the chip is found,
 which access is counted, and the endings of `unsent` (the intent was durable, the device had not seen it) and `sent`.
 
-Source: docs/operations.md, the table of reconciliation.
+Source: the table of reconciliation, docs/reconciliation.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.hwtool.conftest import AGENT, DEFAULTS, I2C, MODBUS, OPERATOR, effect
 
 KEY: Final = "crash-0001"
 FATES: Final = ("kept", "reset", "kept silent", "reset silent")
-STAGES: Final = ("none", "unsent", "first", "open", "sent", "ended", "done")
+STAGES: Final = ("none", "unsent", "first", "kept", "open", "sent", "ended", "done")
 
 
 class Ending(NamedTuple):
@@ -69,13 +69,14 @@ class Kind:
         contract: text of a toy contract, or the name of a bundled one.
         place: the register and access whose executions are counted.
         unsent: endings by fate, where the device has not seen it; `sent`: where it has; `first`: where it has seen
-            the first of several transfers (None: there is only one); `open`: all of it, its bank not set back.
+            the first of several transfers (None: there is only one); `kept`: and it is on record; `open`: all of it,
+            its bank not set back.
         fresh: what the same request comes to when nothing of the first try was on record, by fate.
         done: what it comes to undisturbed.
         runs: executions counted at the place after `first`, and after `sent`.
         watched: something can show the outcome, so there is a watch to be killed in.
         approved: a person has to approve it first.
-        value: what the read takes from the device, as the answer shows it.
+        value: what the read takes from the device, as the answer shows it; several with spaces between them.
         other: another effectful request of the device.
         home: a selector and what it must hold again when all is over.
         device: further lines of the board's entry.
@@ -96,6 +97,7 @@ class Kind:
     method: str = "reg.write"
     arrange: Callable[[Chip], None] = _as_found
     first: Endings | None = None
+    kept: Endings | None = None
     open: Endings | None = None
     runs: tuple[int, int] = (1, 1)
     watched: bool = True
@@ -122,6 +124,8 @@ class Kind:
                 return self.unsent[index]
             case "first":
                 return (self.first if self.first is not None else self.sent)[index]
+            case "kept":
+                return (self.kept if self.kept is not None else self.sent)[index]
             case "open":
                 return (self.open if self.open is not None else self.sent)[index]
             case "sent":
@@ -166,6 +170,32 @@ PUSH: Final = _toy(
     reg("TOTAL", 1, "reset = 0", "ro"),
 )
 FIFO: Final = _toy(reg("R", 0, effect("pop", ", level = 'LEVEL'"), "ro"), reg("LEVEL", 1, "reset = 0", "ro"))
+CHUNKS: Final = _toy(
+    reg("R", 0, effect("pop", ", level = 'LEVEL', max_burst = 2"), "ro"), reg("LEVEL", 1, "reset = 0", "ro")
+)
+TOGGLE: Final = _toy(reg("R", 0, "reset = 0\nwrite = { effect = 'one_to_toggle' }"))
+SETS: Final = _toy(reg("R", 0, "reset = 0\nwrite = { effect = 'one_to_set' }"))
+ECHOED: Final = _toy(
+    reg("R", 0, "write = { effect = 'store', verify = { by = 'read_back', register = 'ECHO' } }", "wo"),
+    reg("ECHO", 1, "reset = 0x10", "ro"),
+)
+BURNS: Final = _toy(reg("R", 0, "reset = 0\npersistence = 'nonvolatile'\nwrite = { effect = 'write_once' }"))
+MEMORY: Final = _toy(
+    "[memories.M]\noffset = 0x80\nsize_bytes = 16\npage_bytes = 8\nwrite_cycle_ms = 5\n"
+    "access = 'rw'\npersistence = 'nonvolatile'\n"
+)
+PHASED: Final = _toy(
+    reg("R", 0, "write = { effect = 'staged', verify = 'signal', signals = [{ register = 'N', delta = 1 }] }", "wo"),
+    reg("N", 1, "reset = 0", "ro"),
+)
+LOCKED: Final = _toy(
+    reg("R", 0, "write = { effect = 'unlock', verify = 'signal', signals = [{ register = 'N', delta = 1 }] }", "wo"),
+    reg("N", 1, "reset = 0", "ro"),
+)
+STATE: Final = reg("S", 1, "reset = 0\nfields = { BUSY = { bits = 0 } }", "ro")
+CLAIM: Final = _toy(reg("R", 0, effect("claim", ", state = 'S.BUSY'"), "ro"), STATE)
+TRIGGER: Final = _toy(reg("R", 0, effect("trigger", ", state = 'S.BUSY'"), "ro"), STATE)
+ADVANCE: Final = _toy(reg("R", 0, effect("advance", ", reseek = 'AT'"), "ro"), reg("AT", 1))
 CLEAR: Final = _toy(reg("R", 0, effect("clear"), "ro"))
 PEEK: Final = _toy(
     reg("R", 0, effect("clear", ", affects = ['R', 'P'], peek = 'P'"), "ro"), reg("P", 1, "reset = 0", "ro")
@@ -224,6 +254,24 @@ HALF: Final = Ending("partial", "rule", "unknown")
 HALF_SEEN: Final = Ending("partial", "rule", "applied")
 WHOLE: Final = Ending("applied", "rule", "applied")
 NOBODY_CAN_TELL: Final[dict[str, Any]] = {"unsent": _person_always(), "sent": _person_always()}
+# what outlasts a restart is judged as if there had been none; a restart makes an approval void
+OUTLASTS: Final[dict[str, Any]] = {
+    "unsent": _each(*[NOT_APPLIED] * 4),
+    "sent": _each(*[APPLIED] * 4),
+    "fresh": (DONE, EXPIRED, DONE, DONE),
+    "done": DONE,
+    "approved": True,
+}
+# a free state may be what a restart left; a taken one is what the read did
+STATED: Final[dict[str, Any]] = {
+    "unsent": _each(NOT_APPLIED, PERSON, PERSON, PERSON),
+    "sent": _each(APPLIED, PERSON, APPLIED, PERSON),
+    "fresh": (DONE,) * 4,
+    "done": DONE,
+    "method": READ,
+    "watched": False,
+}
+TAKEN_IN_PART: Final = Ending("partial", "rule", "applied")
 
 KINDS: Final = (
     Kind("store", STORE, WROTE, PUT, arrange=_holds(R=0x33), **STORED),
@@ -308,6 +356,52 @@ KINDS: Final = (
         done=DONE,
         arrange=_holds(R=1),
     ),
+    Kind(
+        "write-1-to-set",
+        SETS,
+        WROTE,
+        {"register": "chip.R", "value": 1},
+        unsent=_each(NOT_APPLIED, SUPERSEDED, PERSON, PERSON),
+        sent=_each(APPLIED, SUPERSEDED, (APPLIED, PERSON), PERSON),
+        fresh=(DONE,) * 4,
+        done=DONE,
+    ),
+    Kind(
+        "toggle",
+        TOGGLE,
+        WROTE,
+        {"register": "chip.R", "value": 1},
+        unsent=_each(NOT_APPLIED, SUPERSEDED, NOT_APPLIED, PERSON),
+        sent=_each(APPLIED, SUPERSEDED, PERSON, PERSON),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        arrange=_holds(R=1),
+    ),
+    Kind(
+        "write-only with an echo",
+        ECHOED,
+        WROTE,
+        PUT,
+        unsent=_each(NOT_APPLIED, PERSON, NOT_APPLIED, PERSON),
+        sent=_each(APPLIED, PERSON, APPLIED, PERSON),
+        fresh=(DONE,) * 4,
+        done=DONE,
+        arrange=_holds(ECHO=0x33),
+    ),
+    Kind("write-once", BURNS, WROTE, PUT, **OUTLASTS),
+    Kind(
+        "page of an EEPROM",
+        MEMORY,
+        ("M", "write"),
+        {"register": "chip.M[0:4]", "value": {"hex": "01020304"}},
+        **OUTLASTS,
+    ),
+    Kind(
+        "staged write with a phase", PHASED, WROTE, {"register": "chip.R", "value": 1}, arrange=_holds(N=7), **SIGNALLED
+    ),
+    Kind(
+        "unlock with a lock state", LOCKED, WROTE, {"register": "chip.R", "value": 1}, arrange=_holds(N=7), **SIGNALLED
+    ),
     Kind("pulse with a counter", GO, WROTE, {"register": "chip.R", "value": 1}, arrange=_holds(N=7), **SIGNALLED),
     Kind(
         "pulse that nothing shows",
@@ -357,6 +451,37 @@ KINDS: Final = (
         value="0x61",
         **NOBODY_CAN_TELL,
         **UART,
+    ),
+    Kind(
+        "pops in chunks",
+        CHUNKS,
+        TOOK,
+        {"register": "chip.R", "count": 3},
+        method=READ,
+        arrange=_queue("R"),
+        unsent=_each(NOT_APPLIED, PERSON, NOT_APPLIED, PERSON),
+        first=_each(TAKEN, PERSON, TAKEN, PERSON),
+        kept=_each(TAKEN_IN_PART, PERSON, TAKEN_IN_PART, PERSON),
+        # all are taken: that the level is 0 may be a restart's doing
+        sent=_each(TAKEN, PERSON, PERSON, PERSON),
+        fresh=(DONE, REFUSED, DONE, REFUSED),
+        done=DONE,
+        runs=(2, 3),
+        watched=False,
+        value="0x61 0x62 0x63",
+    ),
+    Kind("claim with a state", CLAIM, TOOK, TAKE, **STATED),
+    Kind("trigger with a state", TRIGGER, TOOK, TAKE, **STATED),
+    Kind(
+        "advance",
+        ADVANCE,
+        TOOK,
+        TAKE,
+        method=READ,
+        fresh=(DONE,) * 4,
+        done=DONE,
+        watched=False,
+        **NOBODY_CAN_TELL,
     ),
     Kind(
         "clear-on-read",

@@ -2,8 +2,8 @@
 
 Each point is a function of the product in whose place stands one that ends this very process by SIGKILL: nothing is
 flushed, nothing is closed. The stage says what a crash there leaves: `none` no record, `unsent` a durable intent that
-the device has not seen, `first` the first transfer seen, `sent` all of it, `ended` the outcome on record, `done`
-the reply given. For a sequence: of the step that is killed.
+the device has not seen, `first` the first transfer seen, `kept` and what it brought on record, `sent` all of it,
+`ended` the outcome on record, `done` the reply given. For a sequence: of the step that is killed.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Label:
 
     Attributes:
         stage: what a crash there leaves; empty for points of a recovery.
-        watched: only where there is a watch.
+        watched: only where there is a watch; `chunked`: only where a burst is taken in chunks.
         settles: only where a rule settles.
     """
 
@@ -217,6 +217,7 @@ class Label:
     stage: str
     arm: Callable[[], None]
     watched: bool = False
+    chunked: bool = False
     settles: bool = False
 
 
@@ -227,6 +228,8 @@ OPERATION: Final = (
     Label("before the first transfer", "unsent", _transfer(sent=False)),
     Label("request under way", "first", _request_under_way),
     Label("after the first transfer", "first", _transfer(sent=True)),
+    Label("a chunk on record, anchor behind", "kept", _in_the_commit(KEYED, "_keep"), chunked=True),
+    Label("after a chunk is on record", "kept", _after(KEYED, "_keep"), chunked=True),
     Label("in the watch", "sent", _before(vars(carry_out), "write_seen"), watched=True),
     Label("before T2", "sent", _before(KEYED, "_record")),
     Label("T2 committed, anchor behind", "ended", _in_the_commit(KEYED, "_record")),

@@ -68,7 +68,7 @@ class Run:
 
 
 def _reachable(label: Label, kind: Kind) -> bool:
-    return kind.watched or not label.watched
+    return (kind.watched or not label.watched) and (kind.kept is not None or not label.chunked)
 
 
 def singles() -> Iterator[Run]:
@@ -227,7 +227,8 @@ def judged(scene: Scene, run: Run, lives: Sequence[Ended], epoch: int = 1) -> li
     last = {moment: result for moment, _, result in lives[-1].answers}
     stage = _stage(scene, run, record, epoch)
     label = next((x for x in OPERATION if x.name == run.label), None)
-    if label is not None and stage != label.stage and not (label.stage == "first" and stage == "sent"):
+    close = {("first", "sent"), ("kept", "first")}  # the counter tells nothing between these
+    if label is not None and stage != label.stage and (label.stage, stage) not in close:
         found.append(f"killed at a label of stage {label.stage}; it was {stage}")
     found += _ending(run, label.stage if label is not None else stage, last)
     found += _once(scene, run, stage, last)
@@ -310,7 +311,9 @@ def _nothing_lost(run: Run, scene: Scene, last: dict[str, Result]) -> list[str]:
         return []
     fresh_after_reset = "reset" in run.fate and not answer.replayed
     raws = [v["raw"] for v in answer.values or []]
-    if raws == [run.kind.value] or (fresh_after_reset and len(raws) == 1):
+    if answer.verdict == "partial" and raws == run.kind.value.split()[: scene.counts[-1][run.kind.place]]:
+        return []
+    if raws == run.kind.value.split() or (fresh_after_reset and len(raws) == 1):
         return []
     return [f"{run.kind.value} was taken; the answer is {code} with {raws}"]
 

@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.mutants import SOURCES, copied, written
+from tests.mutants import BARE, FEW_PLUGINS, SOURCES, copied, written
 
 LIMIT_S: Final = 600
 MATRIX: Final = ("tests.crash.matrix", "--once", "--only")
 POWER: Final = ("tests.crash.power.cut", "--every", "25", "--starts", "2")
-PYTEST: Final = ("pytest", "-q", "-x", "-p", "no:cacheprovider")
+PYTEST: Final = ("pytest", "-q", "-x", *FEW_PLUGINS)
 ABA: Final = (*PYTEST, "tests/hwtool/test_aba.py", "-k")
 FOUND: Final = 1  # the exit of every harness that has found something
 
@@ -73,8 +73,8 @@ DEFECTS: Final = (
     Defect(
         "recovery skipped for reads",
         "hwtool/recovery.py",
-        '    if row.kind == "read":\n        return settle_read(',
-        '    if row.kind == "read":\n        return NeedsPerson("nobody has looked")\n        return settle_read(',
+        '    if row.kind == "read":\n        rules,',
+        '    if row.kind == "read":\n        return NeedsPerson("nobody has looked")\n        rules,',
         (*MATRIX, "pop with a level / after the first transfer / kept"),
     ),
     Defect(
@@ -156,7 +156,7 @@ def survives(defect: Defect, copy: Path) -> str | None:
     if original.count(defect.old) != 1:
         return f"its text stands {original.count(defect.old)} times in {defect.file}"
     written(path, original.replace(defect.old, defect.new))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5]))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / d) for d in ("", *SOURCES[1:5])), **BARE}
     try:
         done = subprocess.run(
             [sys.executable, "-m", *defect.harness],

@@ -533,9 +533,9 @@ def test_close_when_something_is_at_work_then_it_is_waited_for_and_recorded(
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
+    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Finished:
         await gate.wait()
-        return await real_carry_out(intent, prepared, clock, overtaken)
+        return await real_carry_out(intent, prepared, clock, *more)
 
     monkeypatch.setattr("hwtool.execution.carry_out", slow)
 

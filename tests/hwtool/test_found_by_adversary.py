@@ -11,7 +11,8 @@ import pytest
 
 from hwtool.config import Board, parse_board
 from hwtool.execution import Execution
-from hwtool.outcome import ReadRule, restart_between, settle_read
+from hwtool.outcome import ReadRule, restart_between
+from hwtool.reconciliation import settle_read
 from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import Ambiguous, Confirmed, Sent, as_object
 from hwtool_sim.bus import SimBus

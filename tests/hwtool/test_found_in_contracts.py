@@ -120,8 +120,8 @@ def crashed_life(play: Play, board: Board, monkeypatch: pytest.MonkeyPatch, regi
     """A life that ends by a power cut between the dispatch of a write and its outcome; its disk is `crashed`."""
 
     async def life(lab: Lab) -> None:
-        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
-            await carry_out(intent, prepared, clock, overtaken)
+        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Finished:
+            await carry_out(intent, prepared, clock, *more)
             lab.disk_now("crashed")
             raise RuntimeError("the power is gone")
 
@@ -260,8 +260,8 @@ def test_sequence_when_a_step_resets_one_device_then_the_restart_of_another_stil
     async def scenario(lab: Lab) -> None:
         other = lab.device("two")
 
-        async def meanwhile(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
-            done = await carry_out(intent, prepared, clock, overtaken)
+        async def meanwhile(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Finished:
+            done = await carry_out(intent, prepared, clock, *more)
             other.new_generation(other.generation + 1)  # somebody has noticed that it restarted
             return done
 

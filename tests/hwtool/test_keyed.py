@@ -323,9 +323,9 @@ def test_op_get_when_the_key_is_at_work_then_in_progress_by_its_row(
     async def life(lab: Lab) -> None:
         gate = asyncio.Event()
 
-        async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Any:
+        async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Any:
             await gate.wait()
-            return await real_carry_out(intent, prepared, clock, overtaken)
+            return await real_carry_out(intent, prepared, clock, *more)
 
         monkeypatch.setattr("hwtool.execution.carry_out", slow)
         task = asyncio.create_task(lab.ask("reg.write", **WRITE))
@@ -378,9 +378,9 @@ def test_caller_when_it_leaves_after_the_intent_then_the_operation_goes_on_and_w
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Any:
+    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Any:
         await gate.wait()
-        return await real_carry_out(intent, prepared, clock, overtaken)
+        return await real_carry_out(intent, prepared, clock, *more)
 
     monkeypatch.setattr("hwtool.execution.carry_out", slow)
 

@@ -77,9 +77,9 @@ def test_recorded_when_it_is_at_work_then_in_progress_and_for_another_request_a_
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Any:
+    async def slow(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Any:
         await gate.wait()
-        return await real_carry_out(intent, prepared, clock, overtaken)
+        return await real_carry_out(intent, prepared, clock, *more)
 
     monkeypatch.setattr("hwtool.execution.carry_out", slow)
 

@@ -177,9 +177,9 @@ class Power:
             if crash.fifo:
                 chip.push("R", crash.fifo)
 
-            async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
+            async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Finished:
                 if crash.sent:
-                    await real_carry_out(intent, prepared, clock, overtaken)
+                    await real_carry_out(intent, prepared, clock, *more)
                 lab.disk_now("crashed")
                 raise RuntimeError("the power is gone")
 
@@ -369,8 +369,8 @@ def test_crash_when_it_was_approved_first_then_its_rules_come_from_the_granted_r
         lab.clock.advance(2)
         assert (await lab.operator("approval.approve", approval=pending.id, code=shown.approvals[0]["code"])).ok
 
-        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, overtaken: Any) -> Finished:
-            await real_carry_out(intent, prepared, clock, overtaken)
+        async def dying(intent: Intent, prepared: Prepared, clock: FakeClock, *more: Any) -> Finished:
+            await real_carry_out(intent, prepared, clock, *more)
             lab.disk_now("crashed")
             raise RuntimeError("the power is gone")
 
@@ -481,9 +481,9 @@ from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool_sim.bus import SimBus
 
-async def dying(intent, prepared, clock, overtaken):
+async def dying(intent, prepared, clock, *more):
     if sys.argv[3] == "after":
-        await carry_out(intent, prepared, clock, overtaken)
+        await carry_out(intent, prepared, clock, *more)
     os._exit(7)
 
 async def life():
