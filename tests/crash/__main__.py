@@ -70,6 +70,12 @@ HARNESSES: Final = (
         r"(\d+) images",
     ),
     Harness(
+        "histories under one seeded scheduler",
+        ("tests.crash.simulation.histories",),
+        10_000,
+        ("tests.crash.simulation.histories", "--histories", "40000", "--seed", "1000000"),
+    ),
+    Harness(
         "a disk that fails",
         ("tests.crash.disk.sweep", "--gate"),
         200,

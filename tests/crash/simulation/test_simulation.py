@@ -1,0 +1,118 @@
+"""The simulation in the gate: that it replays, that it finds what is wrong, and a share of its histories.
+
+The ten thousand of the gate run as a stage of their own (`.ci/run`), not under coverage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from hwtool.outcome import Verdict
+from hwtool.worker import BusWorker
+from hwtool_registers.bus import Ambiguous, Answer, Transfer
+from hwtool_store import operations
+from tests.crash.simulation import oracle
+from tests.crash.simulation.histories import History, played
+
+TOP: Final = Path(__file__).parents[3]
+LIMIT: Final = 600  # histories, until a defect must have been found
+SHARE: Final = 150
+
+
+def fingerprint(first: int, number: int) -> str:
+    """Everything that happened in some histories, as one word."""
+    digest = hashlib.sha256()
+    for seed in range(first, first + number):
+        history = History(seed)
+        history.play()
+        digest.update("\n".join(oracle.tale(history, oracle.record_of(history))).encode())
+    return digest.hexdigest()
+
+
+def test_history_when_its_seed_is_played_again_in_another_process_then_every_line_is_the_same() -> None:
+    words = "from tests.crash.simulation.test_simulation import fingerprint; print(fingerprint(1, 12))"
+    told = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        run = subprocess.run(
+            [sys.executable, "-c", words], cwd=TOP, env=environment, capture_output=True, text=True, check=True
+        )
+        told.append(run.stdout)
+    assert told[0] == told[1]
+
+
+def test_histories_when_played_then_nothing_is_wrong() -> None:
+    wrong = {seed: found for seed in range(700_000, 700_000 + SHARE) if (found := played(seed)[0])}
+    assert wrong == {}
+
+
+def _sends_twice(patch: pytest.MonkeyPatch) -> None:
+    real: Callable[[BusWorker, Transfer], Awaitable[Answer]] = BusWorker.send_once
+
+    async def again(worker: BusWorker, transfer: Transfer) -> Answer:
+        answer = await real(worker, transfer)
+        return await real(worker, transfer) if isinstance(answer, Ambiguous) else answer
+
+    patch.setattr(BusWorker, "send_once", again)
+    patch.setattr(BusWorker, "check", lambda _: None)
+
+
+def _guesses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hwtool.recovery.decide", lambda *_: Verdict("not_applied", "none", "a guess"))
+
+
+def _ignores_restarts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hwtool.recovery.restart_of", lambda *_: "same")
+
+
+def _loses_chunks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operations, "keep", lambda *_: None)
+
+
+def _replies_first(patch: pytest.MonkeyPatch) -> None:
+    """The outcome is told before it is on record: a crash in between makes another one of it."""
+    from tests.crash.simulation.world import ScheduledWriter
+
+    def told_first(writer: ScheduledWriter) -> None:
+        batch, writer._queued = writer._queued, []
+        image = writer._world.disk.image
+        writer._perform(batch)
+        durable, writer._world.disk.image = writer._world.disk.image, image
+
+        def synced() -> None:
+            writer._world.disk.image = durable
+            writer._told([], [])
+
+        writer._loop.call_later(writer._loop.delay_s(), synced)
+
+    patch.setattr(ScheduledWriter, "_work", told_first)
+
+
+DEFECTS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "a transfer is sent again": _sends_twice,
+    "a rule guesses": _guesses,
+    "restarts are ignored": _ignores_restarts,
+    "a chunk is not put on record": _loses_chunks,
+    "a commit is believed before it is durable": _replies_first,
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_simulation_when_the_product_has_a_defect_then_it_is_found(
+    defect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DEFECTS[defect](monkeypatch)
+    found: Any = None
+    for seed in range(1, LIMIT):
+        found = played(seed)[0]
+        if found:
+            return
+    pytest.fail(f"{LIMIT} histories, and nothing was found")
