@@ -13,8 +13,9 @@ from typing import Any, Final
 from hwtool.clock import Clock
 from hwtool.dispatch import Dispatched, Intent, dispatch, dispatch_safe_state, nothing_between
 from hwtool.journal import REDACTED
-from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, restart_between, write_seen
+from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, write_seen
 from hwtool.prepare import Prepared, check_read_gates
+from hwtool.restarts import restart_between
 from hwtool.results import Effects, brief, errata, failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
@@ -338,8 +339,7 @@ async def _watched(
 async def _restarted(prepared: Prepared) -> bool:
     """Whether the device says that it is not the one it was before the dispatch."""
     device = prepared.resolved.device
-    now = await device.worker.boot_evidence(device.spec.address)
-    return restart_between(prepared.boot, now) == "reset"
+    return restart_between(prepared.boot, await device.testify()) == "reset"
 
 
 async def _watch(

@@ -78,6 +78,10 @@ async def _recall_nothing(_: str) -> int | None:
     return None
 
 
+async def _say_nothing() -> str | None:
+    return None
+
+
 async def _remember_nothing(_: dict[str, int]) -> None:
     """Where no store is at hand."""
 
@@ -100,6 +104,7 @@ class Device:
         callers: requests in the queue, by principal.
         written_s: when a register with a rate was written, by the monotonic clock.
         remember: keeps `home` on disk.
+        testify: what shows that it did not restart, as far as it can be told now (hwtool.restarts).
         recall: what was written to a register last, in this generation, as the store knows it; None: it cannot be told.
     """
 
@@ -115,6 +120,7 @@ class Device:
     moving: set[str] = field(default_factory=set)
     remember: Callable[[dict[str, int]], Awaitable[None]] = _remember_nothing
     recall: Callable[[str], Awaitable[int | None]] = _recall_nothing
+    testify: Callable[[], Awaitable[str | None]] = _say_nothing
     lock: Turns = field(default_factory=Turns)
     identified: bool = False
     checked: bool = False

@@ -25,7 +25,7 @@ from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
 from hwtool.events import Events, Sink
 from hwtool.execution import Execution
-from hwtool.generation import refresh_boot
+from hwtool.generation import boot_evidence, refresh_boot
 from hwtool.history import History
 from hwtool.journal_files import JournalFiles
 from hwtool.keyed import KeyedOperations
@@ -36,6 +36,7 @@ from hwtool.policy import Caller
 from hwtool.recovery import orphans, run_rules
 from hwtool.reloading import reload
 from hwtool.relocking import relock
+from hwtool.restarts import KINDS
 from hwtool.results import failed
 from hwtool.runs import Runs
 from hwtool.state import Daemon
@@ -409,11 +410,12 @@ class Engine:
         for device in daemon.devices.values():
             known = await daemon.ask(partial(operations.device, locus=device.locus))
             device.generation = known.generation
-            told = {kind: known.boot_evidence.get(kind) for kind in ("nonce", "host")}
+            told = {kind: known.boot_evidence.get(kind) for kind in KINDS}
             daemon.boots[device.name] = {kind: word for kind, word in told.items() if word is not None}
             device.home = dict(known.boot_evidence.get("home", {}))
             device.remember = partial(self._remember, device.locus)
             device.recall = partial(self._recall, device)
+            device.testify = partial(boot_evidence, daemon, device)
         for row in unknown:
             stopped = daemon.device_at(row.locus)
             if stopped is not None:

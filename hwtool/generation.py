@@ -6,35 +6,53 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwtool.devices import Device
-from hwtool.outcome import HOST_WORD
+from hwtool.restarts import cause_word, counter_word, host_word, kind_of, restart_between, uptime_word
 from hwtool.state import Daemon
+from hwtool_contracts.errors import DomainError
+from hwtool_contracts.model import RestartEvidence
 from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.operations import OpRow
 
 
 async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
-    """What shows that the device did not restart: its own word, or the host's where it restarts with it."""
+    """What shows that the device did not restart: the bus's word, the chip's own register, or its host's.
+
+    May read one clean register; one that does not answer says nothing.
+    """
     told = await device.worker.boot_evidence(device.spec.address)
+    if told is None and device.contract.restart is not None:
+        told = await _shown(daemon, device, device.contract.restart)
     if told is None and device.spec.restarts_with_host:
-        return HOST_WORD + daemon.boot_id
+        return host_word(daemon.boot_id)
     return told
 
 
-def kind_of(evidence: str) -> str:
-    """Under which name a piece of evidence is kept: only like can be compared with like."""
-    return "host" if evidence.startswith(HOST_WORD) else "nonce"
+async def _shown(daemon: Daemon, device: Device, restart: RestartEvidence) -> str | None:
+    try:
+        value = await device.look(restart.place)
+    except DomainError:
+        return None  # whoever wants more of the device will be told why
+    match restart.by:
+        case "counter":
+            return counter_word(value)
+        case "uptime":
+            now_ns = daemon.clock.boottime_ns()
+            return uptime_word(value * restart.unit_ms, restart.unit_ms, now_ns, daemon.boot_id)
+        case "cause":
+            return cause_word(value != 0)
 
 
 async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
-    """The device's boot evidence now; a change of it begins a new generation."""
+    """The device's boot evidence now; a restart that it shows begins a new generation."""
     evidence = await boot_evidence(daemon, device)
     if evidence is None:
         return None
     known, kind = daemon.boots.setdefault(device.name, {}), kind_of(evidence)
     before = known.get(kind)
-    if evidence != before:
-        now_ns, restarted = daemon.clock.wall_ns(), before is not None
+    restarted = restart_between(before, evidence) == "reset"
+    if before is None or restarted or (kind == "cause" and before != evidence):  # an uptime only goes on
+        now_ns = daemon.clock.wall_ns()
         row = await daemon.ask(
             lambda conn: operations.note_boot(conn, device.locus, {kind: evidence}, restarted, now_ns)
         )

@@ -11,14 +11,13 @@ Source: docs/operations.md, the table of outcomes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from hwtool_contracts.effects import Reconcile
 
 Effects = Literal["applied", "none", "unknown"]
-Restart = Literal["same", "reset", "silent"]
 # missed: a part of it is not as asked for, and whether anything changed cannot be told
 Seen = Literal["applied", "satisfied", "unchanged", "other", "missed", "open"]
 
@@ -113,16 +112,6 @@ class NeedsPerson(NamedTuple):
     """No rule can tell; why."""
 
     why: str
-
-
-HOST_WORD: Final = "host:"  # boot evidence that is the host's boot id, not the device's own word
-
-
-def restart_between(before: str | None, now: str | None) -> Restart:
-    """What two pieces of boot evidence say together; a device's own word and its host's cannot be compared."""
-    if before is None or now is None or before.startswith(HOST_WORD) != now.startswith(HOST_WORD):
-        return "silent"
-    return "same" if before == now else "reset"
 
 
 def target_seen(target: Target, before: Mapping[str, int], now: Mapping[str, int], later: bool = False) -> Seen:

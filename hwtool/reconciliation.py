@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from hwtool.outcome import NeedsPerson, ReadRule, Restart, Seen, Target, Verdict, write_seen
+from hwtool.outcome import NeedsPerson, ReadRule, Seen, Target, Verdict, write_seen
+from hwtool.restarts import Restart
 from hwtool_contracts.effects import ReadEffect, Reconcile, WriteEffect
 
 

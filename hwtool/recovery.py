@@ -16,16 +16,15 @@ from hwtool.devices import Device
 from hwtool.generation import boot_evidence, record_orphan
 from hwtool.outcome import (
     NeedsPerson,
-    Restart,
     StepOutcome,
     Verdict,
     read_rules_of,
-    restart_between,
     sequence_ended,
     targets_of,
 )
 from hwtool.prepare import check_identity
 from hwtool.reconciliation import settle_read, settle_write
+from hwtool.restarts import Restart, restart_between
 from hwtool.results import OK_VERDICTS, failed, settled_error, to_row
 from hwtool.state import Daemon
 from hwtool_contracts.errors import DomainError

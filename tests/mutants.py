@@ -43,6 +43,7 @@ KEYED = "tests/hwtool/test_keyed.py::"
 SAFE = "tests/hwtool/test_safe_state.py::"
 RECONCILED = "tests/hwtool/test_reconciliation.py::"
 BURSTS = "tests/hwtool/test_bursts.py::"
+RESTARTS = "tests/hwtool/test_restarts.py::"
 SEQUENCES = "tests/hwtool/test_sequences.py::"
 ADVERSARY = "tests/hwtool/test_found_by_adversary.py::"
 REVIEW = "tests/hwtool/test_found_by_review.py::"
@@ -379,8 +380,8 @@ MUTANTS = [
     ),
     Mutant(
         "a device's own word is not compared with its host's",
-        "hwtool/outcome.py",
-        "    if before is None or now is None or before.startswith(HOST_WORD) != now.startswith(HOST_WORD):\n",
+        "hwtool/restarts.py",
+        "    if before is None or now is None or kind_of(before) != kind_of(now):\n",
         "    if before is None or now is None:\n",
         ADVERSARY + "test_boot_evidence_when_of_two_kinds_then_nothing_can_be_said",
     ),
@@ -1127,6 +1128,22 @@ MUTANTS = [
         "        gone = taken - kept\n",
         "        gone = taken\n",
         BURSTS + "test_reply_when_lost_in_the_second_chunk_then_the_first_is_answered_and_the_loss_is_the_chunk"),
+    Mutant("a flag that stood already shows no restart", "hwtool/restarts.py",
+        "    if before == cause_word(True):\n",
+        "    if False:\n",
+        RESTARTS + "test_words_when_compared_then_as_the_table"),
+    Mutant("an uptime that a restart could have hidden in says nothing", "hwtool/restarts.py",
+        'return "same" if then_ms > short_ms else "silent"',
+        'return "same"',
+        RESTARTS + "test_words_when_compared_then_as_the_table"),
+    Mutant("a chip's own register tells of its restart inside a watch", "hwtool/carry_out.py",
+        "restart_between(prepared.boot, await device.testify())",
+        "restart_between(prepared.boot, await device.worker.boot_evidence(device.spec.address))",
+        RESTARTS + "test_write_when_the_chips_register_tells_of_a_restart_in_the_watch_then_not_called_undone"),
+    Mutant("no new operation while the log grows without end", "store/hwtool_store/database.py",
+        "return self._space.low() or self._log.too_long()",
+        "return self._space.low()",
+        "tests/store/test_log.py::test_log_when_something_reads_without_end_then_no_new_operation_until_it_ends_and_short_again"),
 ]  # fmt: skip
 
 

@@ -354,6 +354,12 @@ class _Check:
             for value in self.contract.identity.equals if place is not None else ():
                 if value >> bits:
                     self.fault("identity", "equals", "does not fit", hex(value), f"at most {bits} bits")
+        restart = self.contract.restart
+        if restart is not None:
+            self.clean("restart", restart.by, restart.place)
+            place = find_place(self.contract, restart.place)
+            if place is not None and (place[0].bank is not None or place[0].read.gate is not None):
+                self.fault("restart", restart.by, "must be read at any time", restart.place, "no bank and no gate")
         for sequence in self.contract.sequences.values():
             self.sequence(sequence)
 

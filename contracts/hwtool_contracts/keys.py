@@ -109,6 +109,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "groups": Key("group*", "registers that are accessed together"),
         "assume": Key("assume[]", "what must hold for the file to be right"),
         "identity": Key("identity", "what the chip says it is"),
+        "restart": Key("restart", "what the chip shows of its restarts"),
         "params": Key("param*", "what the board says of the wiring"),
     },
     "overlay": {
@@ -127,6 +128,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "groups": Key("group*", "groups to add"),
         "assume": Key("assume[]", "assumptions to add"),
         "identity": Key("identity", "the identity"),
+        "restart": Key("restart", "what the chip shows of its restarts"),
     },
     "review": {
         "match": Key("text | texts", "patterns of register names: * any text, ? one character", required=True),
@@ -332,6 +334,12 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "equals": Key("integer | integers | text", "what every such chip has there; of a text: its beginning"),
         "mask": Key("integer", "bits that are compared"),
         "serial": Key("text", "clean register that the board's identity is compared with"),
+    },
+    "restart": {
+        "counter": Key("text", "clean register or REG.FIELD: another value after each restart; one of these three"),
+        "uptime": Key("text", "clean register or REG.FIELD: time since the restart, counted from 0"),
+        "unit_ms": Key("integer", "of uptime: milliseconds of one count; default 1000"),
+        "cause": Key("text", "clean register or REG.FIELD: not 0 after a restart, until somebody clears it"),
     },
     "param": {
         "default": Key("number", "where the board says nothing"),

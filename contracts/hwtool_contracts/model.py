@@ -566,6 +566,22 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartEvidence:
+    """What the chip shows of its restarts: one clean register or field, `REG` or `REG.FIELD`.
+
+    Attributes:
+        by: `counter`, another value after each restart (a count of them, or a nonce); `uptime`, time since the restart,
+            counted from 0; `cause`, not 0 after a restart until somebody clears it.
+        place: the register or field.
+        unit_ms: of an uptime: milliseconds of one count.
+    """
+
+    by: Literal["counter", "uptime", "cause"]
+    place: str
+    unit_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
 class I2cAccess:
     """I2C facts: 7-bit addresses, in which directions the register pointer moves, how a read is framed.
 
@@ -750,4 +766,5 @@ class Contract:
     memories: Mapping[str, Memory] = field(default_factory=dict)
     params: Mapping[str, Param] = field(default_factory=dict)
     sequences: Mapping[str, NamedSequence] = field(default_factory=dict)
+    restart: RestartEvidence | None = None
     index: list[object] = field(default_factory=list, init=False, compare=False, repr=False)

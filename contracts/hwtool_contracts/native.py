@@ -30,7 +30,7 @@ from hwtool_contracts.native_registers import (
     stride_cells,
     with_aliases,
 )
-from hwtool_contracts.native_tables import assumes, banks, groups, identity, indexed_banks, params, sequences
+from hwtool_contracts.native_tables import assumes, banks, groups, identity, indexed_banks, params, restart, sequences
 from hwtool_contracts.reach import with_secrecy
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
@@ -114,6 +114,7 @@ def _contract(top: Table, digest: str) -> Contract:
         groups=groups_of | map_.reader.blocks,
         assumes=assumes(top),
         identity=identity(top),
+        restart=restart(top),
         verified=verified,
         derived_from=map_.derived_from,
         memories=ranges,

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal, cast
 
-from hwtool_contracts.model import Assume, Bank, Group, Identity, NamedSequence, Param, Register, Relock, Selector
+from hwtool_contracts.model import (
+    Assume,
+    Bank,
+    Group,
+    Identity,
+    NamedSequence,
+    Param,
+    Register,
+    Relock,
+    RestartEvidence,
+    Selector,
+)
 from hwtool_contracts.toml_reader import Table
 
 INDEX: Final = "@index"
@@ -177,6 +188,26 @@ def identity(top: Table) -> Identity | None:
     found = Identity(register or command or "", values, table.integer("mask", low=1), text, table.text("serial"))
     table.done()
     return found
+
+
+def restart(top: Table) -> RestartEvidence | None:
+    """The `[restart]` of a file."""
+    table = top.table("restart")
+    if table is None:
+        return None
+    named = {by: table.text(by) for by in ("counter", "uptime", "cause")}
+    unit_ms = table.integer("unit_ms", low=1)
+    table.done()
+    told = [(by, place) for by, place in named.items() if place is not None]
+    if len(told) != 1:
+        table.fault("", "one of counter, uptime and cause", ", ".join(by for by, _ in told) or None, "the best of them")
+    if unit_ms is not None and named["uptime"] is None:
+        table.fault("unit_ms", "speaks of an uptime", unit_ms, "uptime, or the key left out")
+    for by, place in told[:1]:
+        match by:
+            case "counter" | "uptime" | "cause":
+                return RestartEvidence(by, place, 1000 if unit_ms is None else unit_ms)
+    return None
 
 
 def sequences(top: Table) -> dict[str, NamedSequence]:

@@ -390,6 +390,9 @@ class _Writer:
                 lines.append(f"equals = {value_of(several[0] if len(several) == 1 else equals)}")
             lines += [] if identity.mask is None else [f"mask = {value_of(Hex(identity.mask))}"]
             lines += [] if identity.serial is None else [f"serial = {text_of(identity.serial)}"]
+        if c.restart is not None:
+            lines += ["[restart]", f"{c.restart.by} = {text_of(c.restart.place)}"]
+            lines += [f"unit_ms = {c.restart.unit_ms}"] if c.restart.by == "uptime" else []
         for sequence in c.sequences.values():
             lines += [f"[sequences.{key_of(sequence.name)}]", f"params = {value_of(sequence.params)}"]
             lines += ["steps = [", *(f"    {value_of(step)}," for step in sequence.steps), "]"]

@@ -38,7 +38,7 @@ from hwtool_contracts.native import RegisterMap, digest_of
 from hwtool_contracts.native_access import AccessFacts
 from hwtool_contracts.native_commands import commands, memories
 from hwtool_contracts.native_registers import Defaults, RegisterReader, moved, part_of_whole
-from hwtool_contracts.native_tables import assumes, banks, groups, identity, params, sequences
+from hwtool_contracts.native_tables import assumes, banks, groups, identity, params, restart, sequences
 from hwtool_contracts.notice import Notice
 from hwtool_contracts.parts import renamed
 from hwtool_contracts.reach import with_secrecy
@@ -217,6 +217,7 @@ class _Overlay:
             groups={**self.base.groups, **groups(top), **map_.reader.blocks},
             assumes=(*self.base.assumes, *assumes(top)),
             identity=identity(top) or self.base.identity,
+            restart=restart(top) or self.base.restart,
             verified=top.text("verified") or self.base.verified,
             derived_from={**self.base.derived_from, **map_.derived_from},
         )

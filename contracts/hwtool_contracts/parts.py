@@ -69,6 +69,11 @@ def part_of(contract: Contract, part: str) -> Contract:
             if identity is not None and identity.register.startswith(head)
             else None
         ),
+        restart=(
+            replace(contract.restart, place=inside(contract.restart.place))
+            if contract.restart is not None and contract.restart.place.startswith(head)
+            else None
+        ),
         derived_from={},
         memories={},
         sequences={

@@ -162,6 +162,9 @@ def _kept_in_tables(contract: Contract, fault: AddFault) -> None:
     for key, name in zip(("register", "serial"), named, strict=False):
         if name is not None and _is_confidential(contract, name, None):
             fault("identity", key, "would show a confidential value", name, "another")
+    if contract.restart is not None and _is_confidential(contract, contract.restart.place, None):
+        place = contract.restart.place
+        fault("restart", contract.restart.by, "would keep a confidential value on record", place, "another")
 
 
 def _widths_in_groups(contract: Contract, fault: AddFault) -> None:

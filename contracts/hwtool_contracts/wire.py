@@ -36,13 +36,14 @@ from hwtool_contracts.model import (
     Quantity,
     ReadSpec,
     Register,
+    RestartEvidence,
     Space,
     WriteSpec,
 )
 from hwtool_contracts.notice import Imported, Notice
 from hwtool_contracts.places import Places, places_of_register
 
-VERSION: Final = 3
+VERSION: Final = 4
 CHUNK: Final = 64
 ACCESSES: Final = tuple(Access)
 SPACES: Final = tuple(Space)
@@ -66,6 +67,7 @@ class _Head:
     groups: dict[str, Group]
     assumes: tuple[Assume, ...]
     identity: Identity | None
+    restart: RestartEvidence | None
     verified: str | None
     derived_from: dict[str, str]
     memories: dict[str, Memory]
@@ -186,6 +188,7 @@ def encode(imported: Imported) -> bytes:
         groups=dict(contract.groups),
         assumes=contract.assumes,
         identity=contract.identity,
+        restart=contract.restart,
         verified=contract.verified,
         derived_from=dict(contract.derived_from),
         memories=dict(contract.memories),
@@ -250,6 +253,7 @@ def decode(data: bytes | memoryview) -> Imported:
         groups=head.groups,
         assumes=head.assumes,
         identity=head.identity,
+        restart=head.restart,
         verified=head.verified,
         derived_from=head.derived_from,
         memories=head.memories,

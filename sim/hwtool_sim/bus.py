@@ -175,6 +175,7 @@ class SimBus:
         chip, loss = self.chips.get(address), struck.loss
         said: Confirmed | NotThere | None = None
         if chip is not None:
+            chip.now_s = self.clock()
             if chip.busy_place is not None and chip.busy_until_s <= self.clock():
                 chip.show_busy(chip.busy_place, False)
             for event in struck.before:

@@ -102,6 +102,7 @@ class Chip:
         memories: by name; they outlast a reset.
         cycle_ms: how long the write just taken keeps the chip busy; `busy_until_s`, until when it is;
             `busy_place`, the register or field that shows it meanwhile, None: it does not acknowledge.
+        now_s: when the transfer at work came, by the bus's clock; `started_s`, when it started.
         moves: whether the transfer at work moves the pointer, where a bit of the offset says so.
     """
 
@@ -113,6 +114,7 @@ class Chip:
         self.busy_until_s = float("-inf")
         self.busy_place: str | None = None
         self.moves = True
+        self.now_s = self.started_s = 0.0
         self.executed: Counter[tuple[str, str]] = Counter()
         self.foreign: Counter[tuple[str, str]] = Counter()
         self.pulses: Counter[str] = Counter()
@@ -138,6 +140,7 @@ class Chip:
         self.nonce = secrets.token_hex(8)
         held: dict[str, int] = getattr(self, "values", {})
         burnt: dict[str, int] = getattr(self, "_written_once", {})
+        place = None if self.contract.restart is None else find_place(self.contract, self.contract.restart.place)
         outlasts = {n for n in held if self.contract.registers[n].persistence is Persistence.NONVOLATILE}
         self.values: dict[str, int] = {}
         for register in self.contract.registers.values():
@@ -147,6 +150,9 @@ class Chip:
                     raw = (raw & ~field.mask) | field.placed(field.reset)
             self.values[register.name] = held[register.name] if register.name in outlasts else raw
         self._show_identity()
+        self.started_s = self.now_s
+        if self.contract.restart is not None and place is not None:
+            self._show_restart(self.contract.restart.by, *place, held)
         self.fifos: dict[str, deque[int]] = {
             r.name: deque() for r in self.contract.registers.values() if ReadEffect.POP in r.read.effects
         }
@@ -156,6 +162,16 @@ class Chip:
         self._restarts = False
         self._last_popped: dict[str, int] = {}
         self._at_power_on(self)
+
+    def _show_restart(self, by: str, register: Register, field: Field | None, held: dict[str, int]) -> None:
+        """A count of restarts goes on, and a cause stands; an uptime is told when it is read."""
+        mask = register.mask if field is None else field.mask
+        bit = mask & -mask
+        if by == "counter":
+            count = (held.get(register.name, 0) & mask) + bit
+            self.values[register.name] = (self.values[register.name] & ~mask) | (count & mask)
+        elif by == "cause":
+            self.values[register.name] |= bit
 
     def _show_identity(self) -> None:
         """What every chip of the kind has in its identity register, where no reset value says so."""
@@ -387,12 +403,21 @@ class Chip:
         return raw if field is None else field.taken(raw)
 
     def _held(self, register: Register) -> int:
-        raw = self.values[register.name]
+        raw = self._uptime(register, self.values[register.name])
         for mask, behind in self._levels.get(register.name, []):
             if behind in self.fifos:
                 lsb = (mask & -mask).bit_length() - 1
                 raw = (raw & ~mask) | (min(len(self.fifos[behind]), mask >> lsb) << lsb)
         return raw
+
+    def _uptime(self, register: Register, raw: int) -> int:
+        restart = self.contract.restart
+        place = None if restart is None or restart.by != "uptime" else find_place(self.contract, restart.place)
+        if restart is None or place is None or place[0].name != register.name:
+            return raw
+        mask = register.mask if place[1] is None else place[1].mask
+        count = int(1000 * (self.now_s - self.started_s) / restart.unit_ms)
+        return (raw & ~mask) | (count * (mask & -mask) & mask)
 
     def _read_register(self, register: Register) -> int:
         name = register.name

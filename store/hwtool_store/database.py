@@ -23,6 +23,7 @@ from hwtool_store import audit, schema
 from hwtool_store.anchor import Anchor, Mark
 from hwtool_store.backup import back_up
 from hwtool_store.faults import StoreRefused
+from hwtool_store.log import Log
 from hwtool_store.place import take
 from hwtool_store.space import Space
 from hwtool_store.writer import Writer
@@ -64,6 +65,7 @@ class Store:
         durable: bool,
         born: bool,
         space: Space,
+        log: Log,
     ) -> None:
         self._conn = conn
         self._lock = lock
@@ -78,7 +80,8 @@ class Store:
         self._closed = False
         self._fatal: list[Callable[[BaseException], None]] = []
         self._space = space
-        self._writer = Writer(conn, self._committed, self._failed, space.prepare)
+        self._log = log
+        self._writer = Writer(conn, self._committed, self._failed, self._prepare)
 
     @property
     def commits(self) -> int:
@@ -91,8 +94,8 @@ class Store:
         return self._writer.failed
 
     def low_space(self) -> str | None:
-        """Why no new operation may be begun for want of room on the disk, None if there is enough."""
-        return self._space.low()
+        """Why no new operation may be begun for want of room on the disk or in the log, None if there is enough."""
+        return self._space.low() or self._log.too_long()
 
     def start(self) -> None:
         """Start the writer; jobs are taken from here on."""
@@ -122,6 +125,10 @@ class Store:
         self._conn.close()
         self._anchor.close()
         os.close(self._lock)
+
+    def _prepare(self) -> None:
+        self._space.prepare()
+        self._log.keep_short(self._conn)
 
     def _committed(self, conn: sqlite3.Connection) -> None:
         seq, digest = audit.tip(conn)
@@ -211,7 +218,7 @@ def _begin(
     epoch = _begin_epoch(conn, start)
     space = Space(directory)
     space.prepare()
-    return Store(conn, lock, anchor, epoch, durable, born, space)
+    return Store(conn, lock, anchor, epoch, durable, born, space, Log(path))
 
 
 def configure(conn: sqlite3.Connection, path: Path) -> None:

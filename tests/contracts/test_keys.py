@@ -117,6 +117,13 @@ value = 1
 [[sequences.S.relock]]
 register = "A"
 value = 0
+[registers.UP]
+offset = 9
+access = "ro"
+read = { effects = ["none"] }
+[restart]
+uptime = "UP"
+unit_ms = 100
 """
 OVERLAY = """
 base = "extra.toml"

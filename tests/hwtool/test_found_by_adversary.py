@@ -11,8 +11,9 @@ import pytest
 
 from hwtool.config import Board, parse_board
 from hwtool.execution import Execution
-from hwtool.outcome import ReadRule, restart_between
+from hwtool.outcome import ReadRule
 from hwtool.reconciliation import settle_read
+from hwtool.restarts import restart_between
 from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import Ambiguous, Confirmed, Sent, as_object
 from hwtool_sim.bus import SimBus

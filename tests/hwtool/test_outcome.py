@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hwtool.outcome import (
     NeedsPerson,
     ReadRule,
-    Restart,
     Seen,
     SignalRule,
     Target,
@@ -27,6 +26,7 @@ from hwtool.outcome import (
     write_seen,
 )
 from hwtool.reconciliation import settle_read, settle_write
+from hwtool.restarts import Restart
 from hwtool_contracts.effects import Reconcile
 
 PLAIN = (Reconcile.COMPARE, Reconcile.PAGE)  # an unchanged state shows that nothing happened

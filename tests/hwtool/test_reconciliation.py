@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hwtool.outcome import NeedsPerson, Restart, Target, Verdict
+from hwtool.outcome import NeedsPerson, Target, Verdict
 from hwtool.reconciliation import READS, WRITES, settle_write
+from hwtool.restarts import Restart
 from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY, ReadEffect, Reconcile, When
 from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import KEY, OPERATOR, FakeClock, Lab, Play, code_of, reg, toy_board

@@ -23,6 +23,7 @@ from hwtool_sim.chip import Chip
 from hwtool_sim.faults import Fault, FaultKind
 from hwtool_store import schema
 from hwtool_store.database import Start, Store, _begin_epoch
+from hwtool_store.log import Log
 from hwtool_store.space import Space
 from hwtool_store.writer import Apart, Job, Queued, Writer
 from tests.crash.simulation.scheduler import Scheduler
@@ -246,7 +247,7 @@ class ModelStore(Store):
         epoch = _begin_epoch(conn, start)
         world.disk.image = conn.serialize()
         world.disk.epoch_base_ns[epoch] = world.base_ns
-        super().__init__(conn, -1, _NoAnchor(), epoch, True, born, Space(Path("/")))  # type: ignore[arg-type]
+        super().__init__(conn, -1, _NoAnchor(), epoch, True, born, Space(Path("/")), Log(Path("/")))  # type: ignore[arg-type]
         self._writer = ScheduledWriter(world, conn, self._committed)
 
     def low_space(self) -> str | None:
