@@ -17,12 +17,18 @@ VERDICTS = ["applied", "satisfied", "not_applied", "partial", "lost", "supersede
 
 @click.command()
 @click.argument("number", type=int)
-@click.argument("verdict", type=click.Choice(VERDICTS))
+@click.argument("verdict", type=click.Choice(VERDICTS), required=False)
+@click.option("--verdict", "named", type=click.Choice(VERDICTS), help="The same, by name.")
 @click.option("--reason", required=True, help="What was seen; it goes into the record.")
 @socket_option
 @json_option
-def settle(number: int, verdict: str, reason: str, socket_: str | None, as_json: bool) -> None:
-    """End an unknown operation with your verdict on what happened."""
+def settle(
+    number: int, verdict: str | None, named: str | None, reason: str, socket_: str | None, as_json: bool
+) -> None:
+    """End an unknown operation with your VERDICT on what happened."""
+    if (verdict is None) is (named is None):
+        usage(f"settle: say once what happened: hwtool settle {number} --verdict applied --reason …")
+    verdict = verdict or named
     with link(socket_, "operator") as client:
         finish(client.ask("op.settle", {"id": number, "verdict": verdict, "reason": reason}), as_json)
 
