@@ -6,9 +6,9 @@ loader took with what stands here, both ways.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from hwtool.config import ApprovalMode, OnLoss, Restarts, Unverified
+from hwtool.config import ApprovalMode, BusKind, OnLoss, Restarts, Unverified
 from hwtool.policy_table import Gate, YesNo
 from hwtool_contracts.keys import Key, definitions, words_of
 from hwtool_contracts.model import Owner
@@ -30,8 +30,12 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "metrics": Key("metrics", "where metrics in Prometheus text are put; off without it"),
     },
     "bus": {
-        "kind": Key("word", "what it is", ("sim", "modbus-rtu"), required=True),
-        "path": Key("text", "modbus-rtu: the device node; a stable name below `/dev/serial/by-id`"),
+        "kind": Key("word", "what it is", get_args(BusKind), required=True),
+        "path": Key(
+            "text",
+            "modbus-rtu, i2c: the device node, by a name that stays: below `/dev/serial/by-id`, or a link of udev's",
+        ),
+        "adapter": Key("text", "i2c: the adapter's name, as `/sys/class/i2c-dev/i2c-*/name` tells, in place of `path`"),
         "baud": Key("integer", "modbus-rtu: bit rate in bit/s, 300 to 4000000; default 19200"),
         "parity": Key("word", "modbus-rtu; default none", ("none", "even", "odd")),
         "stop_bits": Key("integer", "modbus-rtu: 1 or 2; default 1"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal, cast, get_args
 
 from hwtool.policy_table import Rule, policy_rules
 from hwtool.safe_entries import SafeEntry, safe_entries
@@ -32,8 +32,17 @@ DEVICE_NOT_YET: Final = frozenset(
         "rtl_source",
     }
 )
+BusKind = Literal["sim", "modbus-rtu", "i2c"]
+KINDS: Final = ", ".join(get_args(BusKind))
+KEYS_OF: Final = {
+    "path": ("modbus-rtu", "i2c"),
+    "adapter": ("i2c",),
+    **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms"), ("modbus-rtu",)),
+    **dict.fromkeys(("process", "socket"), ("sim",)),
+}
+UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+)")
 KINDS_NOT_YET: Final = frozenset(
-    {"i2c", "spi", "modbus-tcp", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"}
+    {"spi", "modbus-tcp", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"}
 )
 
 
@@ -71,7 +80,7 @@ class BusSpec:
     """One bus of the board.
 
     Attributes:
-        path: device node of a serial bus.
+        path: device node of a serial or i2c bus; `adapter`: name of the i2c adapter instead.
         process: the simulated chips run in a process of their own.
         socket: join a simulator that runs there.
         sole_master: nobody else writes to the devices of this bus.
@@ -82,7 +91,7 @@ class BusSpec:
     """
 
     name: str
-    kind: Literal["sim", "modbus-rtu"]
+    kind: BusKind
     path: str | None
     baud: int
     parity: Literal["none", "even", "odd"]
@@ -95,6 +104,7 @@ class BusSpec:
     gap_ms: int | None
     transfer_limit_ms: int
     read_attempts: int = 1
+    adapter: str | None = None
 
     @property
     def simulated(self) -> bool:
@@ -106,7 +116,7 @@ class BusSpec:
         """What identifies the bus over restarts; devices are held by this and their address."""
         if self.socket is not None:
             return f"{self.kind}:{self.socket}#{self.name}"  # a simulator may serve several buses
-        return f"{self.kind}:{self.path or self.name}"
+        return f"{self.kind}:{self.path or self.adapter or self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,28 +265,36 @@ def _bus(name: str, table: Table) -> BusSpec:
     _check_id(name, table)
     kind = table.text("kind", required=True) or "sim"
     if kind in KINDS_NOT_YET:
-        table.fault("kind", "bus kind not supported by this version", kind, "sim or modbus-rtu")
-    elif kind not in ("sim", "modbus-rtu"):
-        table.fault("kind", "unknown bus kind", kind, "sim or modbus-rtu")
+        table.fault("kind", "bus kind not supported by this version", kind, KINDS)
+    elif kind not in get_args(BusKind):
+        table.fault("kind", "unknown bus kind", kind, KINDS)
     parity = table.text("parity") or "none"
     if parity not in ("none", "even", "odd"):
         table.fault("parity", "not in the vocabulary", repr(parity), "none, even or odd")
     response_ms = table.integer("response_ms", low=1, high=60_000) or 200
     path, socket = table.text("path"), table.text("socket")
     process = bool(table.flag("process", False))
-    serial_only = {"path", "baud", "parity", "stop_bits", "gap_ms"} & set(table.data)
+    adapter = table.text("adapter")
     if kind == "modbus-rtu" and path is None:
         table.fault("path", "key is missing", None, "the device node, a stable name below /dev/serial/by-id")
-    if kind == "sim" and serial_only:
-        table.fault(min(serial_only), "not a key of a simulated bus", None, "the key left out")
-    if kind != "sim" and (process or socket is not None):
-        table.fault("process" if process else "socket", "only for kind = sim", None, "the key left out")
+    if kind == "i2c" and (path is None) is (adapter is None):
+        wanted = "adapter = its name in /sys/class/i2c-dev/i2c-*/name, or path = a name that udev keeps stable"
+        table.fault("adapter", "one of adapter and path", path, wanted)
+    if path is not None and UNSTABLE.fullmatch(path):
+        wanted = "a name below /dev/serial/by-id or by-path; of an i2c bus, adapter = its name"
+        table.fault("path", "a number that the next start may give to another", path, wanted)
+    for key in sorted(set(table.data) & set(KEYS_OF)):
+        if kind in get_args(BusKind) and kind not in KEYS_OF[key]:
+            told = "a simulated bus" if kind == "sim" else f"a bus of kind {kind}"
+            rule = "only for kind = sim" if KEYS_OF[key] == ("sim",) else f"not a key of {told}"
+            table.fault(key, rule, None, "the key left out")
     if process and socket is not None:
         table.fault("process", "process and socket exclude each other", None, "one of them")
     spec = BusSpec(
         name=name,
-        kind=cast(Literal["sim", "modbus-rtu"], kind),
+        kind=cast(BusKind, kind),
         path=path,
+        adapter=adapter,
         baud=table.integer("baud", low=300, high=4_000_000) or 19200,
         parity=cast(Literal["none", "even", "odd"], parity),
         stop_bits=table.integer("stop_bits", low=1, high=2) or 1,
@@ -323,8 +341,10 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     contract = chip if part is None or chip is None else _part(chip, part, table)
     if bus is None or contract is None or contract_name is None or address is None:
         return None
-    if bus.kind == "modbus-rtu" and contract.access.modbus is None:
-        table.fault("bus", f"contract {contract.part} has no [access.modbus]", bus.name, "a bus the chip can sit on")
+    facts = {"modbus-rtu": contract.access.modbus, "i2c": contract.access.i2c, "sim": contract.access}[bus.kind]
+    if facts is None:
+        table_of = "[access.modbus]" if bus.kind == "modbus-rtu" else "[access.i2c]"
+        table.fault("bus", f"contract {contract.part} has no {table_of}", bus.name, "a bus the chip can sit on")
     if identity is not None and contract.identity is None:
         table.fault("identity", f"contract {contract.part} has no [identity]", identity, "the key left out")
     if params is not None and not contract.params:
@@ -401,7 +421,7 @@ def _check_address(contract: Contract, address: int, kind: str, table: Table) ->
         if address > 31:
             table.fault("address", "no such chip select or PHY address", address, "0 to 31")
         return
-    if kind == "modbus-rtu" or contract.access.i2c is None:
+    if kind == "modbus-rtu" or (kind == "sim" and contract.access.i2c is None):
         if not 1 <= address <= 247:
             table.fault("address", "not a Modbus unit address", address, "1 to 247 (0 would be a broadcast)")
         return

@@ -39,6 +39,8 @@ def served(board: Board, socket: str | None) -> Served:
                 named[spec.name] = spec.socket
             case "modbus-rtu":
                 found.lines[spec.name] = spec.path or ""
+            case "i2c":
+                raise ValueError(f"bus {spec.name}: an i2c adapter of the kernel cannot be simulated; use kind = 'sim'")
             case _:
                 assert_never(spec.kind)
     if socket is None:

@@ -43,6 +43,7 @@ KEYED = "tests/hwtool/test_keyed.py::"
 SAFE = "tests/hwtool/test_safe_state.py::"
 RECONCILED = "tests/hwtool/test_reconciliation.py::"
 BURSTS = "tests/hwtool/test_bursts.py::"
+I2C = "tests/registers/test_i2c.py::"
 RESTARTS = "tests/hwtool/test_restarts.py::"
 SEQUENCES = "tests/hwtool/test_sequences.py::"
 ADVERSARY = "tests/hwtool/test_found_by_adversary.py::"
@@ -1144,6 +1145,26 @@ MUTANTS = [
         "return self._space.low() or self._log.too_long()",
         "return self._space.low()",
         "tests/store/test_log.py::test_log_when_something_reads_without_end_then_no_new_operation_until_it_ends_and_short_again"),
+    Mutant("the kernel repeats nothing on an i2c bus", "registers/hwtool_registers/buses/i2c.py",
+        "            fcntl.ioctl(node, I2C_RETRIES, 0)\n",
+        "",
+        I2C + "test_open_when_done_then_locked_nothing_repeats_and_nothing_is_sent"),
+    Mutant("an address that a kernel driver owns is left alone", "registers/hwtool_registers/buses/i2c.py",
+        "        if owner is not None:\n",
+        "        if False:\n",
+        I2C + "test_address_when_a_kernel_driver_owns_it_then_refused_with_its_name"),
+    Mutant("a NACK behind a repeated start proves nothing", "registers/hwtool_registers/buses/i2c_proof.py",
+        "if number in adapter.absent and not (transfer.write and transfer.read_bytes):",
+        "if number in adapter.absent:",
+        I2C + "test_error_when_the_kernel_tells_one_then_what_the_proof_table_says_and_never_sent_again"),
+    Mutant("a wrong packet error code is no value", "registers/hwtool_registers/buses/i2c.py",
+        "            if told != wanted:\n",
+        "            if False:\n",
+        I2C + "test_pec_when_it_fits_or_not_then_the_value_or_a_doubt"),
+    Mutant("a bus is not named by a number that may change", "hwtool/config.py",
+        "    if path is not None and UNSTABLE.fullmatch(path):\n",
+        "    if False:\n",
+        "tests/hwtool/test_config.py"),
 ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ class RegisterRead:
         function: Modbus function code; None elsewhere.
         bits: how many coils or discrete inputs; None elsewhere.
         pec: the bus checks the packet error code of SMBus behind the data (it is not part of `size_bytes`).
+        stop: I2C: the offset is written and ended with a stop; the read begins anew.
     """
 
     address: int
@@ -38,6 +39,7 @@ class RegisterRead:
     function: int | None = None
     bits: int | None = None
     pec: bool = False
+    stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,8 @@ def as_object(transfer: Transfer) -> dict[str, Any]:
                 shown["bits"] = transfer.bits
             if transfer.pec:
                 shown["pec"] = True
+            if isinstance(transfer, RegisterRead) and transfer.stop:
+                shown["stop"] = True
             if isinstance(transfer, RegisterRead):
                 return shown | {"size_bytes": transfer.size_bytes}
             return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
@@ -217,6 +221,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown["function"],
                 shown.get("bits"),
                 shown.get("pec", False),
+                shown.get("stop", False),
             )
         case "write":
             return RegisterWrite(

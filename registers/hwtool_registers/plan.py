@@ -349,8 +349,9 @@ def read_transfer(
     function = READ_FUNCTIONS.get(register.space)
     bits = register.width_bits if register.space.of_bits else None
     address, offset = _place(contract, address, register.offset, size_bytes)
-    offset_bytes, pec = contract.access.offset_bytes, _pec(contract)
-    return RegisterRead(address, register.space, offset, size_bytes, offset_bytes, function, bits, pec)
+    offset_bytes, pec, i2c = contract.access.offset_bytes, _pec(contract), contract.access.i2c
+    stop = i2c is not None and i2c.read == "stop"
+    return RegisterRead(address, register.space, offset, size_bytes, offset_bytes, function, bits, pec, stop)
 
 
 def write_transfers(

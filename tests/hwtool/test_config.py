@@ -24,6 +24,7 @@ from hwtool_contracts.model import Owner
 from hwtool_contracts.toml_reader import Faults
 from tests.contracts.test_judge import TOY, reg
 
+I2CBUS = "[buses.b]\nkind = 'i2c'\n"
 SIM = '[buses.b]\nkind = "sim"\n'
 RTU = '[buses.b]\nkind = "modbus-rtu"\npath = "/dev/serial/by-id/usb-x"\n'
 GPIO = '[devices.gpio]\ncontract = "mcp23017"\nbus = "b"\naddress = 0x20\n'
@@ -207,6 +208,16 @@ BROKEN: list[tuple[str, str, str]] = [
     ),
     ("path of a simulated bus", NAME + SIM + 'path = "/dev/x"\n', "buses.b.path: not a key of a simulated bus"),
     ("baud of a simulated bus", NAME + SIM + "baud = 9600\n", "buses.b.baud: not a key of a simulated bus"),
+    ("i2c without a name", NAME + I2CBUS, "buses.b.adapter: one of adapter and path"),
+    ("i2c with two", NAME + I2CBUS + 'adapter = "a"\npath = "/dev/x"\n', "buses.b.adapter: one of adapter and path"),
+    ("i2c by number", NAME + I2CBUS + 'path = "/dev/i2c-1"\n', "path: a number that the next start may.*adapter ="),
+    (
+        "serial by number",
+        NAME + RTU.replace("/dev/serial/by-id/usb-x", "/dev/ttyUSB0"),
+        "path: a number that the next start may",
+    ),
+    ("baud of an i2c bus", NAME + I2CBUS + 'adapter = "a"\nbaud = 9600\n', "buses.b.baud: not a key of a bus of kind"),
+    ("adapter of a line", NAME + RTU + 'adapter = "a"\n', "buses.b.adapter: not a key of a bus of kind"),
     ("process of a real bus", NAME + RTU + "process = true\n", "buses.b.process: only for kind = sim"),
     ("socket of a real bus", NAME + RTU + 'socket = "/x"\n', "buses.b.socket: only for kind = sim"),
     (

@@ -127,7 +127,7 @@ def test_crc_when_the_answer_ends_before_it_then_said() -> None:
 
 def test_answer_with_a_wrong_crc_when_taken_apart_then_no_value() -> None:
     plan = plan_read(SHT, 0x44, of(SHT, "STATUS"), {})
-    assert sent(plan) == [RegisterRead(0x44, Space.MEMORY, 0xF32D, 3, 2)]
+    assert sent(plan) == [RegisterRead(0x44, Space.MEMORY, 0xF32D, 3, 2, stop=True)]
     assert pieces_of(plan, SHT, [b"\xbe\xef\x92"]) == {"STATUS": [0xBEEF]}
     with pytest.raises(ValueError, match="wrong CRC"):
         pieces_of(plan, SHT, [b"\xbe\xef\x93"])

@@ -1,0 +1,265 @@
+"""I2C and SMBus through Linux's i2c-dev and smbus2: one transfer of the plan is one transaction on the wire.
+
+On an adapter with full I2C a transfer is one I2C_RDWR of at most two messages (with a stop between them where the chip
+wants one, it is two). On an adapter that speaks SMBus alone it is the one SMBus command that has the same bytes on the
+wire; what no command can say is refused before anything is sent. The kernel's own retries are set to 0.
+
+An address that a kernel driver owns is refused, with the driver's name: I2C_RDWR would go past it without asking.
+I2C has no late replies, since the master gives the clock: there is nothing to drain.
+
+Source: Linux Documentation/i2c/dev-interface.rst and smbus-protocol.rst; SMBus 3.1, 5.4 (packet error checking).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from smbus2 import I2cFunc, SMBus, i2c_msg
+
+from hwtool_contracts.model import Space
+from hwtool_registers.bus import (
+    Ambiguous,
+    Answer,
+    Confirmed,
+    Line,
+    Message,
+    RegisterRead,
+    RegisterWrite,
+    Rejected,
+    Sent,
+    Transfer,
+)
+from hwtool_registers.buses.i2c_nodes import DEV, SYSFS, name_of, node_of, owner_of
+from hwtool_registers.buses.i2c_proof import NOT_SENT, UNLISTED, Adapter, adapter_of, answer_of
+
+# linux/i2c-dev.h; smbus2 has no names for these two
+I2C_RETRIES: Final = 0x0701
+I2C_TIMEOUT: Final = 0x0702  # in units of 10 ms
+MOST_BYTES: Final = 8192  # of one message: i2c-dev's own limit
+MOST_OF_A_BLOCK: Final = 32
+PEC_POLY: Final = 0x07
+
+
+@dataclass(frozen=True, slots=True)
+class I2cSettings:
+    """One adapter: by its name in sysfs, or by a path that is stable.
+
+    Attributes:
+        response_ms: how long the kernel lets a transfer take.
+    """
+
+    adapter: str | None
+    path: str | None
+    response_ms: int = 200
+
+
+class Unsayable(ValueError):
+    """No command of the adapter has these bytes on the wire."""
+
+
+def packet_error_code(data: bytes) -> int:
+    """The CRC-8 of SMBus (x^8 + x^2 + x + 1, initial 0) over a message from its address on."""
+    crc = 0
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = ((crc << 1) ^ PEC_POLY) & 0xFF if crc & 0x80 else crc << 1
+    return crc
+
+
+def bytes_of(transfer: RegisterRead | RegisterWrite | Message) -> tuple[bytes, int]:
+    """What a transfer writes, offset first, and how many bytes it reads."""
+    match transfer:
+        case RegisterRead(offset=offset, offset_bytes=size):
+            return offset.to_bytes(size, "big"), transfer.size_bytes
+        case RegisterWrite(offset=offset, offset_bytes=size):
+            return offset.to_bytes(size, "big") + transfer.data, 0
+        case Message(write=write, read_bytes=read_bytes):
+            return write, read_bytes
+
+
+class I2c:
+    """One adapter; opened at the first transfer, locked against other programs that lock.
+
+    Args:
+        sysfs, dev: where the kernel shows its adapters; other places for tests.
+    """
+
+    def __init__(
+        self,
+        settings: I2cSettings,
+        sysfs: Path = SYSFS,
+        dev: Path = DEV,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._sysfs, self._dev = sysfs, dev
+        self._clock, self._sleep = clock, sleep
+        self._bus: SMBus | None = None
+        self._node = Path()
+        self._adapter: Adapter = UNLISTED
+        self._named = ""
+
+    @property
+    def _place(self) -> str:
+        return self._settings.path or f"adapter {self._settings.adapter!r}"
+
+    def open(self) -> None:
+        """Find the adapter, open its node and lock it; nothing is sent.
+
+        Raises:
+            OSError: absent, not permitted, or in use by another program.
+        """
+        if self._bus is not None:
+            return
+        if self._settings.path is not None:
+            self._node = Path(self._settings.path)
+        else:
+            self._node = node_of(self._settings.adapter or "", self._sysfs, self._dev)
+        bus = SMBus()
+        try:
+            bus.open(str(self._node))
+            node = bus.fd or 0
+            try:
+                fcntl.flock(node, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OSError(errno.EBUSY, f"{self._node} is in use by another program") from error
+            fcntl.ioctl(node, I2C_RETRIES, 0)
+            fcntl.ioctl(node, I2C_TIMEOUT, max(1, self._settings.response_ms // 10))
+        except OSError:
+            bus.close()
+            raise
+        self._named = name_of(self._node, self._sysfs)
+        self._adapter = adapter_of(self._named)
+        self._bus = bus
+
+    def close(self) -> None:
+        """Give the node back; nothing is sent."""
+        bus, self._bus = self._bus, None
+        if bus is not None:
+            bus.close()
+
+    def perform(self, transfer: Transfer) -> Answer:
+        """Give one transfer to the kernel, once; see the bus contract."""
+        if isinstance(transfer, Line) or (not isinstance(transfer, Message) and transfer.space is not Space.MEMORY):
+            return Rejected(f"I2C cannot carry {type(transfer).__name__}", NOT_SENT)
+        out, size = bytes_of(transfer)
+        if max(len(out), size) > MOST_BYTES:
+            return Rejected(f"a message of more than {MOST_BYTES} bytes: i2c-dev takes no longer ones", NOT_SENT)
+        try:
+            self.open()
+        except OSError as error:
+            return Rejected(f"cannot open {self._place}: {error}", "port-not-opened")
+        bus = self._bus
+        if bus is None:
+            return Rejected("the adapter is closed", "port-not-opened")
+        owner = owner_of(self._node, transfer.address, self._sysfs)
+        if owner is not None:
+            told = f"{transfer.address:#04x} on {self._node} is owned by the kernel driver {owner}: unbind it first"
+            return Rejected(told, NOT_SENT)
+        try:
+            if bus.funcs & I2cFunc.I2C:
+                return self._by_messages(bus, transfer, out, size)
+            return self._by_command(bus, transfer, out, size)
+        except Unsayable as error:
+            return Rejected(str(error), NOT_SENT)
+        except OSError as error:
+            return self._failed(transfer, error)
+
+    def _failed(self, transfer: RegisterRead | RegisterWrite | Message, error: OSError) -> Answer:
+        if not self._node.exists():
+            self.close()  # or the one that comes back would never be opened
+            return Ambiguous(Sent.DATA, f"{self._node} vanished: {error}")
+        return answer_of(self._adapter, transfer, error.errno or errno.EIO)
+
+    def _by_messages(
+        self, bus: SMBus, transfer: RegisterRead | RegisterWrite | Message, out: bytes, size: int
+    ) -> Answer:
+        address, pec = transfer.address, transfer.pec
+        head = bytes([address << 1]) + out if out or not size else b""
+        if pec and not size:
+            out += bytes([packet_error_code(head)])
+        writing = [i2c_msg.write(address, out)] if head else []
+        reading = i2c_msg.read(address, size + pec) if size else None
+        if isinstance(transfer, RegisterRead) and transfer.stop and reading is not None:
+            bus.i2c_rdwr(*writing)
+            bus.i2c_rdwr(reading)
+        else:
+            bus.i2c_rdwr(*writing, *([] if reading is None else [reading]))
+        if reading is None:
+            return Confirmed()
+        data = bytes(reading)
+        if pec:
+            told, wanted = data[-1], packet_error_code(head + bytes([address << 1 | 1]) + data[:-1])
+            if told != wanted:
+                return Ambiguous(Sent.REPLY, f"packet error code {told:#04x} came, {wanted:#04x} fits {data.hex()}")
+            data = data[:-1]
+        return Confirmed(data)
+
+    def _by_command(
+        self, bus: SMBus, transfer: RegisterRead | RegisterWrite | Message, out: bytes, size: int
+    ) -> Answer:
+        """The SMBus command with the same bytes on the wire."""
+        address = transfer.address
+        if isinstance(transfer, RegisterRead) and transfer.stop:
+            raise Unsayable(self._cannot("a stop between offset and read"))
+        if transfer.pec:
+            self._need(bus, I2cFunc.SMBUS_PEC, "packet error codes")
+        if bool(bus.pec) is not transfer.pec:
+            bus.enable_pec(transfer.pec)
+        match len(out), size:
+            case 0, 1:
+                self._need(bus, I2cFunc.SMBUS_READ_BYTE, "receive byte")
+                return Confirmed(bytes([bus.read_byte(address)]))
+            case 1, 0:
+                self._need(bus, I2cFunc.SMBUS_WRITE_BYTE, "send byte")
+                bus.write_byte(address, out[0])
+            case 1, 1:
+                self._need(bus, I2cFunc.SMBUS_READ_BYTE_DATA, "read byte")
+                return Confirmed(bytes([bus.read_byte_data(address, out[0])]))
+            case 1, 2:
+                self._need(bus, I2cFunc.SMBUS_READ_WORD_DATA, "read word")
+                return Confirmed(bus.read_word_data(address, out[0]).to_bytes(2, "little"))
+            case 1, _ if size <= MOST_OF_A_BLOCK and not transfer.pec:
+                self._need(bus, I2cFunc.SMBUS_READ_I2C_BLOCK, "i2c block read")
+                data = bytes(bus.read_i2c_block_data(address, out[0], size))
+                if len(data) != size:
+                    return Ambiguous(Sent.REPLY, f"{len(data)} bytes came, {size} were asked for")
+                return Confirmed(data)
+            case 2, 0:
+                self._need(bus, I2cFunc.SMBUS_WRITE_BYTE_DATA, "write byte")
+                bus.write_byte_data(address, out[0], out[1])
+            case 3, 0:
+                self._need(bus, I2cFunc.SMBUS_WRITE_WORD_DATA, "write word")
+                bus.write_word_data(address, out[0], int.from_bytes(out[1:], "little"))
+            case n, 0 if 1 < n <= MOST_OF_A_BLOCK + 1 and not transfer.pec:
+                self._need(bus, I2cFunc.SMBUS_WRITE_I2C_BLOCK, "i2c block write")
+                bus.write_i2c_block_data(address, out[0], list(out[1:]))
+            case n, m:
+                raise Unsayable(self._cannot(f"write {n} and read {m} bytes in one transaction"))
+        return Confirmed()
+
+    def _need(self, bus: SMBus, function: I2cFunc, name: str) -> None:
+        if not bus.funcs & function:
+            raise Unsayable(self._cannot(f"{name} ({function.name})"))
+
+    def _cannot(self, what: str) -> str:
+        return f"{self._named or self._node} speaks SMBus alone and cannot {what}: another adapter, or a shorter access"
+
+    def quiesce(self, until_s: float) -> None:
+        """Wait; nothing of I2C comes late. See the bus contract.
+
+        Raises:
+            OSError: the adapter is absent.
+        """
+        rest_s = until_s - self._clock()
+        if rest_s > 0:
+            self._sleep(rest_s)
+        self.open()
