@@ -1,0 +1,203 @@
+"""A Linux kernel of Debian's under QEMU, with this machine's root file system read-only: real i2c drivers to talk to.
+
+The kernel package is downloaded, not installed; a small initramfs of busybox loads the modules that are asked for,
+mounts the root over 9p with a tmpfs above it, and runs one command there. QEMU writes down what passed on its own i2c
+buses: that log is not ours, and a test compares it with what we meant to send.
+
+Software emulation: Python is some twenty times slower in there than here.
+"""
+
+from __future__ import annotations
+
+import base64
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+MODULES: Final = (
+    *("virtio_pci", "9pnet_virtio", "9p", "overlay"),
+    *("i2c-dev", "i2c-i801", "i2c-stub", "lm75"),
+)
+TREES: Final = ("i2c", "virtio", "hwmon")
+LIMIT_S: Final = 150
+QEMU: Final = "qemu-system-x86_64"
+
+INIT: Final = """#!/bin/busybox sh
+B=/bin/busybox
+$B mount -t proc proc /proc; $B mount -t sysfs sys /sys; $B mount -t devtmpfs dev /dev
+word() { $B sed -n "s/.*\\b$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
+for m in $($B cat /modules); do
+    case $m in
+        i2c-stub) [ -z "$(word rig.chips)" ] || $B modprobe $m chip_addr=$(word rig.chips);;
+        *) $B modprobe $m;;
+    esac || echo "rig: no module $m"
+done
+O=trans=virtio,version=9p2000.L,msize=524288
+$B mount -t 9p -o ro,cache=loose,$O root /low && $B mount -t tmpfs over /over && $B mkdir /over/up /over/work
+$B mount -t overlay -o lowerdir=/low,upperdir=/over/up,workdir=/over/work root /new || $B poweroff -f
+for d in proc sys dev; do $B mount --move /$d /new/$d; done
+$B mount -t tmpfs run /new/run; $B mkdir /new/run/out; $B mount -t 9p -o cache=none,$O out /new/run/out
+$B sed -n 's/.*rig.command=\\([^ ]*\\).*/\\1/p' /new/proc/cmdline | $B base64 -d > /new/run/command
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+$B chroot /new /bin/sh /run/command > /new/run/out/said 2>&1
+echo $? > /new/run/out/code
+$B sync; $B poweroff -f
+"""
+
+
+class Ended(NamedTuple):
+    """What a command in the guest came to.
+
+    Attributes:
+        wire: what QEMU saw on its buses, one entry a transaction: ("W" | "R", address, bytes) in order.
+    """
+
+    code: int
+    said: str
+    wire: list[list[tuple[str, int, bytes]]]
+
+
+def missing() -> str | None:
+    """Why there can be no guest here, None if there can."""
+    if os.geteuid() != 0:
+        return "a guest needs root: it shows the whole root file system"
+    lacking = [name for name in (QEMU, "busybox", "apt-get", "dpkg-deb") if shutil.which(name) is None]
+    return f"no {', '.join(lacking)}" if lacking else None
+
+
+def built(directory: Path) -> Path:
+    """Make kernel and initramfs in a directory, once; answers it.
+
+    Raises:
+        OSError: the kernel package cannot be had.
+    """
+    if (directory / "initrd").exists():
+        return directory
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        top = Path(scratch)
+        package = _downloaded(top)
+        tree = top / "tree"
+        wanted = ["./boot/vmlinuz-*", *(f"./lib/modules/*/kernel/drivers/{name}" for name in TREES)]
+        wanted += ["./lib/modules/*/modules.*", "./lib/modules/*/kernel/net/9p", "./lib/modules/*/kernel/fs"]
+        tree.mkdir()
+        unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True)
+        command = ["tar", "-x", "-C", str(tree), "--wildcards", *wanted]
+        subprocess.run(command, input=unpacked.stdout, check=False, capture_output=True)  # some are in no kernel
+        (directory / "vmlinux").write_bytes(_elf_of(next((tree / "boot").glob("vmlinuz-*")).read_bytes()))
+        _initramfs(tree, directory / "initrd.new")
+    (directory / "initrd.new").rename(directory / "initrd")
+    return directory
+
+
+def _downloaded(scratch: Path) -> Path:
+    told = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=False)
+    found = re.search(r"Depends: (linux-image-\S+)", told.stdout)
+    if found is None:
+        raise OSError("Debian's package lists know no kernel: apt-get update")
+    command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", found[1]]
+    got = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    packages = list(scratch.glob("*.deb"))
+    if not packages:
+        raise OSError(f"{found[1]} cannot be downloaded: {got.stderr.strip()[-200:]}")
+    return packages[0]
+
+
+def _elf_of(image: bytes) -> bytes:
+    """The kernel inside a compressed one: QEMU enters it at once, and need not emulate its unpacking."""
+    at = image.find(b"\xfd7zXZ\0")
+    while at >= 0:
+        try:
+            data = lzma.LZMADecompressor().decompress(image[at:])
+        except lzma.LZMAError:
+            data = b""
+        if data.startswith(b"\x7fELF"):
+            return data
+        at = image.find(b"\xfd7zXZ\0", at + 1)
+    raise OSError("no kernel of a known kind inside the package")
+
+
+def _initramfs(tree: Path, target: Path) -> None:
+    root = tree / "root"
+    for name in ("bin", "dev", "proc", "sys", "low", "over", "new", "lib"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(shutil.which("busybox") or "busybox", root / "bin/busybox")
+    os.mknod(root / "dev/console", 0o20600, os.makedev(5, 1))
+    (root / "init").write_text(INIT)
+    (root / "init").chmod(0o755)
+    (root / "modules").write_text("\n".join(MODULES) + "\n")
+    (version,) = (tree / "lib/modules").iterdir()
+    (tree / "lib/modules").rename(root / "lib/modules")
+    subprocess.run(["busybox", "depmod", "-b", root, version.name], check=True, capture_output=True)
+    names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
+    packed = subprocess.run(
+        ["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names, capture_output=True, check=True
+    )
+    target.write_bytes(packed.stdout)
+
+
+def run(directory: Path, command: str, chips: Sequence[int] = (), limit_s: float = LIMIT_S) -> Ended:
+    """Boot, run a shell command, power off.
+
+    Args:
+        directory: where `built` has put kernel and initramfs.
+        chips: addresses of i2c-stub.
+
+    Raises:
+        OSError: the guest did not come to the command's end.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        out, trace = Path(scratch) / "out", Path(scratch) / "trace"
+        out.mkdir()
+        words = "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr random.trust_cpu=on"
+        words += f" rig.command={base64.b64encode(command.encode()).decode()}"
+        words += f" rig.chips={','.join(map(hex, chips))}" if chips else ""
+        shared = "security_model=none,multidevs=remap"
+        line = [
+            QEMU,
+            "-accel",
+            "tcg",
+            "-cpu",
+            "max",
+            "-M",
+            "q35",
+            "-m",
+            "512",
+            "-nodefaults",
+            "-nographic",
+            "-no-reboot",
+        ]
+        line += ["-serial", "stdio", "-kernel", str(directory / "vmlinux"), "-initrd", str(directory / "initrd")]
+        line += ["-append", words, "-trace", f"i2c_*,file={trace}"]
+        line += ["-virtfs", f"local,path=/,mount_tag=root,readonly=on,{shared}"]
+        line += ["-virtfs", f"local,path={out},mount_tag=out,{shared}"]
+        try:
+            done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"the guest did not end within {limit_s} s: {(error.stdout or b'')[-500:]!r}") from error
+        if not (out / "code").exists():
+            raise OSError(f"the guest ended without a word: {done.stdout[-500:]!r} {done.stderr[-300:]!r}")
+        said = (out / "said").read_text(encoding="utf-8", errors="replace")
+        return Ended(int((out / "code").read_text()), said, list(_transactions(trace.read_text(encoding="utf-8"))))
+
+
+def _transactions(trace: str) -> Iterator[list[tuple[str, int, bytes]]]:
+    """What QEMU wrote down, from each start to its stop."""
+    parts: list[tuple[str, int, bytearray]] = []
+    for line in trace.splitlines():
+        begun = re.search(r"i2c_event (start|start_async)\(addr:(0x[0-9a-f]+)\)", line)
+        moved = re.search(r"i2c_(send|recv)\w* \w+\(addr:(0x[0-9a-f]+)\) data:(0x[0-9a-f]+)", line)
+        if begun is not None:
+            parts.append(("?", int(begun[2], 0), bytearray()))
+        elif moved is not None and parts:
+            _, address, data = parts[-1]
+            parts[-1] = ("W" if moved[1] == "send" else "R", address, data + bytes([int(moved[3], 0)]))
+        elif "finish" in line and parts:
+            yield [(kind, address, bytes(data)) for kind, address, data in parts]
+            parts = []
