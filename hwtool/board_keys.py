@@ -35,6 +35,8 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
             "text",
             "modbus-rtu, i2c: the device node, by a name that stays: below `/dev/serial/by-id`, or a link of udev's",
         ),
+        "host": Key("text", "modbus-tcp: name or address of the server or gateway"),
+        "port": Key("integer", "modbus-tcp: its port; default 502"),
         "adapter": Key("text", "i2c: the adapter's name, as `/sys/class/i2c-dev/i2c-*/name` tells, in place of `path`"),
         "baud": Key("integer", "modbus-rtu: bit rate in bit/s, 300 to 4000000; default 19200"),
         "parity": Key("word", "modbus-rtu; default none", ("none", "even", "odd")),

@@ -9,6 +9,7 @@ from hwtool.config import Board, BusSpec
 from hwtool_registers.bus import Bus
 from hwtool_registers.buses.i2c import I2c, I2cSettings
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings
+from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
 from hwtool_sim.board import bus_of
 from hwtool_sim.remote import RemoteSimBus
 
@@ -44,5 +45,7 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
                 gap_ms=spec.gap_ms,
             )
             return ModbusRtu(settings)
+        case "modbus-tcp":
+            return ModbusTcp(TcpSettings(spec.host or "", spec.port, spec.response_ms))
         case "i2c":
             return I2c(I2cSettings(spec.adapter, spec.path, spec.response_ms))

@@ -32,18 +32,18 @@ DEVICE_NOT_YET: Final = frozenset(
         "rtl_source",
     }
 )
-BusKind = Literal["sim", "modbus-rtu", "i2c"]
+BusKind = Literal["sim", "modbus-rtu", "modbus-tcp", "i2c"]
 KINDS: Final = ", ".join(get_args(BusKind))
 KEYS_OF: Final = {
     "path": ("modbus-rtu", "i2c"),
     "adapter": ("i2c",),
+    "host": ("modbus-tcp",),
+    "port": ("modbus-tcp",),
     **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms"), ("modbus-rtu",)),
     **dict.fromkeys(("process", "socket"), ("sim",)),
 }
 UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+)")
-KINDS_NOT_YET: Final = frozenset(
-    {"spi", "modbus-tcp", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"}
-)
+KINDS_NOT_YET: Final = frozenset({"spi", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"})
 
 
 class ApprovalMode(StrEnum):
@@ -81,6 +81,7 @@ class BusSpec:
 
     Attributes:
         path: device node of a serial or i2c bus; `adapter`: name of the i2c adapter instead.
+        host, port: of a Modbus TCP server.
         process: the simulated chips run in a process of their own.
         socket: join a simulator that runs there.
         sole_master: nobody else writes to the devices of this bus.
@@ -105,6 +106,8 @@ class BusSpec:
     transfer_limit_ms: int
     read_attempts: int = 1
     adapter: str | None = None
+    host: str | None = None
+    port: int = 502
 
     @property
     def simulated(self) -> bool:
@@ -116,6 +119,8 @@ class BusSpec:
         """What identifies the bus over restarts; devices are held by this and their address."""
         if self.socket is not None:
             return f"{self.kind}:{self.socket}#{self.name}"  # a simulator may serve several buses
+        if self.host is not None:
+            return f"{self.kind}:{self.host}:{self.port}"
         return f"{self.kind}:{self.path or self.adapter or self.name}"
 
 
@@ -274,9 +279,11 @@ def _bus(name: str, table: Table) -> BusSpec:
     response_ms = table.integer("response_ms", low=1, high=60_000) or 200
     path, socket = table.text("path"), table.text("socket")
     process = bool(table.flag("process", False))
-    adapter = table.text("adapter")
+    adapter, host = table.text("adapter"), table.text("host")
     if kind == "modbus-rtu" and path is None:
         table.fault("path", "key is missing", None, "the device node, a stable name below /dev/serial/by-id")
+    if kind == "modbus-tcp" and not host:
+        table.fault("host", "key is missing", host, "the name or address of the server or gateway")
     if kind == "i2c" and (path is None) is (adapter is None):
         wanted = "adapter = its name in /sys/class/i2c-dev/i2c-*/name, or path = a name that udev keeps stable"
         table.fault("adapter", "one of adapter and path", path, wanted)
@@ -295,6 +302,8 @@ def _bus(name: str, table: Table) -> BusSpec:
         kind=cast(BusKind, kind),
         path=path,
         adapter=adapter,
+        host=host,
+        port=table.integer("port", low=1, high=65_535) or 502,
         baud=table.integer("baud", low=300, high=4_000_000) or 19200,
         parity=cast(Literal["none", "even", "odd"], parity),
         stop_bits=table.integer("stop_bits", low=1, high=2) or 1,
@@ -341,9 +350,10 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     contract = chip if part is None or chip is None else _part(chip, part, table)
     if bus is None or contract is None or contract_name is None or address is None:
         return None
-    facts = {"modbus-rtu": contract.access.modbus, "i2c": contract.access.i2c, "sim": contract.access}[bus.kind]
+    modbus, i2c = contract.access.modbus, contract.access.i2c
+    facts = {"modbus-rtu": modbus, "modbus-tcp": modbus, "i2c": i2c, "sim": contract.access}[bus.kind]
     if facts is None:
-        table_of = "[access.modbus]" if bus.kind == "modbus-rtu" else "[access.i2c]"
+        table_of = "[access.i2c]" if bus.kind == "i2c" else "[access.modbus]"
         table.fault("bus", f"contract {contract.part} has no {table_of}", bus.name, "a bus the chip can sit on")
     if identity is not None and contract.identity is None:
         table.fault("identity", f"contract {contract.part} has no [identity]", identity, "the key left out")
@@ -421,7 +431,7 @@ def _check_address(contract: Contract, address: int, kind: str, table: Table) ->
         if address > 31:
             table.fault("address", "no such chip select or PHY address", address, "0 to 31")
         return
-    if kind == "modbus-rtu" or (kind == "sim" and contract.access.i2c is None):
+    if kind in ("modbus-rtu", "modbus-tcp") or (kind == "sim" and contract.access.i2c is None):
         if not 1 <= address <= 247:
             table.fault("address", "not a Modbus unit address", address, "1 to 247 (0 would be a broadcast)")
         return

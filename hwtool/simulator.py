@@ -39,6 +39,8 @@ def served(board: Board, socket: str | None) -> Served:
                 named[spec.name] = spec.socket
             case "modbus-rtu":
                 found.lines[spec.name] = spec.path or ""
+            case "modbus-tcp":
+                raise ValueError(f"bus {spec.name}: Modbus TCP is not served by the simulator yet; use kind = 'sim'")
             case "i2c":
                 raise ValueError(f"bus {spec.name}: an i2c adapter of the kernel cannot be simulated; use kind = 'sim'")
             case _:

@@ -43,6 +43,7 @@ KEYED = "tests/hwtool/test_keyed.py::"
 SAFE = "tests/hwtool/test_safe_state.py::"
 RECONCILED = "tests/hwtool/test_reconciliation.py::"
 BURSTS = "tests/hwtool/test_bursts.py::"
+TCP = "tests/registers/test_modbus_tcp.py::"
 I2C = "tests/registers/test_i2c.py::"
 RESTARTS = "tests/hwtool/test_restarts.py::"
 SEQUENCES = "tests/hwtool/test_sequences.py::"
@@ -160,14 +161,14 @@ MUTANTS = [
     ),
     Mutant(
         "the proof table: several registers prove only where they are atomic",
-        "registers/hwtool_registers/buses/modbus.py",
+        "registers/hwtool_registers/buses/modbus_pdu.py",
         "(code in PROVES_IF_ATOMIC and atomic)",
         "code in PROVES_IF_ATOMIC",
         "tests/registers/test_modbus.py::test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
     ),
     Mutant(
         "the proof table: a device failure proves nothing",
-        "registers/hwtool_registers/buses/modbus.py",
+        "registers/hwtool_registers/buses/modbus_pdu.py",
         "PROVES_ALWAYS: Final = frozenset({0x06})",
         "PROVES_ALWAYS: Final = frozenset({0x06, 0x04})",
         "tests/registers/test_modbus.py::test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
@@ -1165,6 +1166,14 @@ MUTANTS = [
         "    if path is not None and UNSTABLE.fullmatch(path):\n",
         "    if False:\n",
         "tests/hwtool/test_config.py"),
+    Mutant("a reply to an earlier request is known by its number", "registers/hwtool_registers/buses/modbus_tcp.py",
+        "                if number != self._number:\n",
+        "                if False:\n",
+        TCP + "test_reply_when_it_comes_with_the_next_ones_then_it_is_dropped_by_its_number"),
+    Mutant("a connection is looked at before an effect is sent on it", "registers/hwtool_registers/buses/modbus_tcp.py",
+        "        body = bytes([transfer.address]) + pdu_of(transfer)\n        self._look_before_sending()\n",
+        "        body = bytes([transfer.address]) + pdu_of(transfer)\n",
+        TCP + "test_connection_when_the_other_side_closed_it_in_between_then_noticed_before_an_effect_is_sent"),
 ]  # fmt: skip
 
 

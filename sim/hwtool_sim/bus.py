@@ -31,7 +31,7 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
-from hwtool_registers.buses.modbus import exception_answer
+from hwtool_registers.buses.modbus_pdu import exception_answer
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
 from hwtool_sim.input_buffer import InputBuffer

@@ -367,10 +367,17 @@ def main() -> int:
 
 
 def _in_the_gate(run: Run) -> bool:
-    """Of the silent fates one label before and one after the device saw it; of the recoveries those after one label."""
+    """Every kind at every label, with the chip kept or reset in turn; both, and silent, before or after it was seen.
+
+    Of the recoveries those after one label. The long run has all of them.
+    """
     if run.again is not None:
         return run.label == "after the first transfer" and (run.fate == "kept" or run.again == "orphans unknown")
-    return "silent" not in run.fate or run.label in ("after T1", "before T2")
+    turn = [k.name for k in KINDS].index(run.kind.name) % 2
+    if run.label in ("after T1", "before T2"):
+        return "silent" not in run.fate or (run.label == "after T1") is (turn == 0)
+    at = [label.name for label in OPERATION].index(run.label)
+    return run.fate == ("kept", "reset")[(turn + at) % 2]
 
 
 def chosen(arguments: argparse.Namespace, seed: int) -> list[Run]:

@@ -26,7 +26,7 @@ PARTS: Final = {
     # part, fewest runs, fewest of them killed twice
     "kept": (("--part", "gate", "--fate", "kept", "--once"), 150, 0),
     "reset": (("--part", "gate", "--fate", "reset", "--once"), 150, 0),
-    "silent": (("--part", "gate", "--fate", "kept silent", "--fate", "reset silent"), 70, 0),
+    "silent": (("--part", "gate", "--fate", "kept silent", "--fate", "reset silent"), 60, 0),
     "killed again": (("--part", "gate", "--again"), 100, 100),
     "anywhere": (("--calls", "60", "--seed", "7"), 60, 30),
 }

@@ -217,6 +217,8 @@ BROKEN: list[tuple[str, str, str]] = [
         "path: a number that the next start may",
     ),
     ("baud of an i2c bus", NAME + I2CBUS + 'adapter = "a"\nbaud = 9600\n', "buses.b.baud: not a key of a bus of kind"),
+    ("tcp without a host", NAME + "[buses.b]\nkind = 'modbus-tcp'\n", "buses.b.host: key is missing"),
+    ("port of a line", NAME + RTU + "port = 5020\n", "buses.b.port: not a key of a bus of kind modbus-rtu"),
     ("adapter of a line", NAME + RTU + 'adapter = "a"\n', "buses.b.adapter: not a key of a bus of kind"),
     ("process of a real bus", NAME + RTU + "process = true\n", "buses.b.process: only for kind = sim"),
     ("socket of a real bus", NAME + RTU + 'socket = "/x"\n', "buses.b.socket: only for kind = sim"),

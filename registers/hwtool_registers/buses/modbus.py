@@ -1,9 +1,9 @@
-"""Modbus RTU over a serial line: functions 03, 04, 06 and 16, each frame sent once.
+"""Modbus RTU over a serial line, each frame sent once; what it says stands in modbus_pdu.
 
 Frames are: unit address, function, data, CRC-16 (polynomial 0xA001 reflected, initial 0xFFFF, low byte first).
 Before a frame the line is silent for 3.5 characters, at least 1.75 ms above 19200 baud.
 
-Source: Modbus over Serial Line V1.02, 2.5.1 (RTU framing); Modbus Application Protocol V1.1b3, 6 and 7.
+Source: Modbus over Serial Line V1.02, 2.5.1 (RTU framing).
 
 A reply later than the quarantine cannot be told from the reply to the next request of the same form: RTU has no
 transaction number. That is a limit of the protocol, not of this file.
@@ -25,7 +25,6 @@ import serial
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
-    Confirmed,
     Line,
     Message,
     RegisterRead,
@@ -34,26 +33,9 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
-
-EXCEPTIONS: Final = {
-    0x01: "illegal function",
-    0x02: "illegal data address",
-    0x03: "illegal data value",
-    0x04: "device failure",
-    0x05: "acknowledge",
-    0x06: "device busy",
-    0x08: "memory parity error",
-    0x0A: "gateway path unavailable",
-    0x0B: "gateway target failed to respond",
-}
+from hwtool_registers.buses.modbus_pdu import answer_to, pdu_of
 
 MAX_DRAINS: Final = 1000  # reads of up to 256 bytes before a line counts as babbling
-
-# The proof table: which exceptions show that the device did not act. 01 to 03 are checked before execution
-# (Application Protocol V1.1b3, the state diagrams of 6.x), for several registers only where the contract says that the
-# device takes them whole or not at all; 06 says that the request was not taken up. All others prove nothing.
-PROVES_ALWAYS: Final = frozenset({0x06})
-PROVES_IF_ATOMIC: Final = frozenset({0x01, 0x02, 0x03})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +53,6 @@ class RtuSettings:
     stop_bits: int = 1
     response_ms: int = 1000
     gap_ms: float | None = None
-
-
-COIL_ON: Final = b"\xff\x00"
-COIL_OFF: Final = b"\x00\x00"
 
 
 def crc16(data: bytes) -> int:
@@ -98,56 +76,18 @@ def request_of(transfer: RegisterRead | RegisterWrite) -> bytes:
     Raises:
         ValueError: the transfer cannot be said in one frame of the functions supported.
     """
-    head = bytes([transfer.address, transfer.function or 0]) + transfer.offset.to_bytes(2, "big")
-    match transfer:
-        case RegisterRead(function=1 | 2, bits=int(bits)) if 1 <= bits <= 2000:
-            return framed(head + bits.to_bytes(2, "big"))
-        case RegisterWrite(function=5, bits=1) if len(transfer.data) == 1:
-            return framed(head + (COIL_ON if transfer.data[0] else COIL_OFF))
-        case RegisterWrite(function=15, bits=int(bits)) if 1 <= bits <= 1968 and len(transfer.data) == (bits + 7) // 8:
-            return framed(head + bits.to_bytes(2, "big") + bytes([len(transfer.data)]) + transfer.data)
-        case RegisterRead(function=3 | 4) if transfer.size_bytes % 2 == 0 and 2 <= transfer.size_bytes <= 250:
-            return framed(head + (transfer.size_bytes // 2).to_bytes(2, "big"))
-        case RegisterWrite(function=6) if len(transfer.data) == 2:
-            return framed(head + transfer.data)
-        case RegisterWrite(function=16) if len(transfer.data) % 2 == 0 and 2 <= len(transfer.data) <= 246:
-            size = len(transfer.data)
-            return framed(head + (size // 2).to_bytes(2, "big") + bytes([size]) + transfer.data)
-        case _:
-            raise ValueError(f"no Modbus frame for {transfer}")
+    return framed(bytes([transfer.address]) + pdu_of(transfer))
 
 
 def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
-    """What a reply frame says about the request; pure, and where the proof table is applied."""
+    """What a reply frame says about the request; pure."""
     if len(frame) < 5:
         return Ambiguous(Sent.REPLY, f"fragment of {len(frame)} bytes: {frame.hex()}")
     if framed(frame[:-2]) != frame:
         return Ambiguous(Sent.REPLY, f"CRC error in {len(frame)} bytes: {frame.hex()}")
-    function = transfer.function or 0
-    if frame[0] != transfer.address or frame[1] & 0x7F != function:
+    if frame[0] != transfer.address:
         return Ambiguous(Sent.REPLY, f"reply of unit {frame[0]} function {frame[1]:#04x} to another request")
-    if frame[1] & 0x80:
-        return exception_answer(transfer, frame[2])
-    match transfer:
-        case RegisterRead():
-            data = frame[3:-2]
-            if frame[2] != len(data) or len(data) != transfer.size_bytes:
-                return Ambiguous(Sent.REPLY, f"{len(data)} data bytes came, {transfer.size_bytes} were asked for")
-            return Confirmed(data)
-        case RegisterWrite():
-            wanted = request_of(transfer)[2:6]
-            if frame[2:6] != wanted or len(frame) != 8:
-                return Ambiguous(Sent.REPLY, f"echo {frame[2:-2].hex()} differs from {wanted.hex()}")
-            return Confirmed()
-
-
-def exception_answer(transfer: RegisterRead | RegisterWrite, code: int) -> Answer:
-    """What an exception reply says about the request: the proof table applied to its code."""
-    fault = f"Modbus exception {code:02X} ({EXCEPTIONS.get(code, 'not in the standard')})"
-    atomic = not isinstance(transfer, RegisterWrite) or transfer.atomic
-    if code in PROVES_ALWAYS or (code in PROVES_IF_ATOMIC and atomic):
-        return Rejected(fault, f"modbus-exception-{code:02X}")
-    return Ambiguous(Sent.REPLY, fault)
+    return answer_to(transfer, frame[1:-2])
 
 
 def _reply_bytes(transfer: RegisterRead | RegisterWrite) -> int:

@@ -1,0 +1,89 @@
+"""What Modbus says whatever carries it: requests and replies without address and checksum, and the proof table. Pure.
+
+Functions 01 to 06, 15 and 16. A protocol data unit is the function and its data; RTU puts the unit's address before it
+and a CRC behind, TCP a header with a transaction number before.
+
+Source: Modbus Application Protocol V1.1b3, 6 (functions) and 7 (exceptions).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, RegisterWrite, Rejected, Sent
+
+EXCEPTIONS: Final = {
+    0x01: "illegal function",
+    0x02: "illegal data address",
+    0x03: "illegal data value",
+    0x04: "device failure",
+    0x05: "acknowledge",
+    0x06: "device busy",
+    0x08: "memory parity error",
+    0x0A: "gateway path unavailable",
+    0x0B: "gateway target failed to respond",
+}
+
+# The proof table: which exceptions show that the device did not act. 01 to 03 are checked before execution
+# (Application Protocol V1.1b3, the state diagrams of 6.x), for several registers only where the contract says that the
+# device takes them whole or not at all; 06 says that the request was not taken up. All others prove nothing.
+PROVES_ALWAYS: Final = frozenset({0x06})
+PROVES_IF_ATOMIC: Final = frozenset({0x01, 0x02, 0x03})
+
+
+COIL_ON: Final = b"\xff\x00"
+COIL_OFF: Final = b"\x00\x00"
+
+
+def pdu_of(transfer: RegisterRead | RegisterWrite) -> bytes:
+    """The request of a transfer: function and data.
+
+    Raises:
+        ValueError: the transfer cannot be said in one request of the functions supported.
+    """
+    head = bytes([transfer.function or 0]) + transfer.offset.to_bytes(2, "big")
+    match transfer:
+        case RegisterRead(function=1 | 2, bits=int(bits)) if 1 <= bits <= 2000:
+            return head + bits.to_bytes(2, "big")
+        case RegisterWrite(function=5, bits=1) if len(transfer.data) == 1:
+            return head + (COIL_ON if transfer.data[0] else COIL_OFF)
+        case RegisterWrite(function=15, bits=int(bits)) if 1 <= bits <= 1968 and len(transfer.data) == (bits + 7) // 8:
+            return head + bits.to_bytes(2, "big") + bytes([len(transfer.data)]) + transfer.data
+        case RegisterRead(function=3 | 4) if transfer.size_bytes % 2 == 0 and 2 <= transfer.size_bytes <= 250:
+            return head + (transfer.size_bytes // 2).to_bytes(2, "big")
+        case RegisterWrite(function=6) if len(transfer.data) == 2:
+            return head + transfer.data
+        case RegisterWrite(function=16) if len(transfer.data) % 2 == 0 and 2 <= len(transfer.data) <= 246:
+            size = len(transfer.data)
+            return head + (size // 2).to_bytes(2, "big") + bytes([size]) + transfer.data
+        case _:
+            raise ValueError(f"no Modbus frame for {transfer}")
+
+
+def answer_to(transfer: RegisterRead | RegisterWrite, pdu: bytes) -> Answer:
+    """What a reply of the right unit says of the request; `pdu` is its function and data, at least two bytes."""
+    function = transfer.function or 0
+    if pdu[0] & 0x7F != function:
+        return Ambiguous(Sent.REPLY, f"reply of function {pdu[0]:#04x} to another request")
+    if pdu[0] & 0x80:
+        return exception_answer(transfer, pdu[1])
+    match transfer:
+        case RegisterRead():
+            data = pdu[2:]
+            if pdu[1] != len(data) or len(data) != transfer.size_bytes:
+                return Ambiguous(Sent.REPLY, f"{len(data)} data bytes came, {transfer.size_bytes} were asked for")
+            return Confirmed(data)
+        case RegisterWrite():
+            wanted = pdu_of(transfer)[1:5]
+            if pdu[1:] != wanted:
+                return Ambiguous(Sent.REPLY, f"echo {pdu[1:].hex()} differs from {wanted.hex()}")
+            return Confirmed()
+
+
+def exception_answer(transfer: RegisterRead | RegisterWrite, code: int) -> Answer:
+    """What an exception reply says about the request: the proof table applied to its code."""
+    fault = f"Modbus exception {code:02X} ({EXCEPTIONS.get(code, 'not in the standard')})"
+    atomic = not isinstance(transfer, RegisterWrite) or transfer.atomic
+    if code in PROVES_ALWAYS or (code in PROVES_IF_ATOMIC and atomic):
+        return Rejected(fault, f"modbus-exception-{code:02X}")
+    return Ambiguous(Sent.REPLY, fault)

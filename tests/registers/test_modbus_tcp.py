@@ -1,0 +1,268 @@
+"""Modbus TCP against a server of bytes: exact frames, replies that come late, in pieces, out of step or not at all."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hwtool_contracts.model import Space
+from hwtool_registers.bus import Ambiguous, Confirmed, Line, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
+
+READ: Final = RegisterRead(17, Space.HOLDING, 5, 4, 1, 3)
+WRITE: Final = RegisterWrite(17, Space.HOLDING, 7, b"\x12\x34", 1, 6)
+GOOD: Final = b"\x03\x04\x00\x01\x00\x02"
+ECHO: Final = b"\x06\x00\x07\x12\x34"
+RESPONSE_MS: Final = 150
+
+
+def frame(number: int, pdu: bytes, unit: int = 17, protocol: int = 0) -> bytes:
+    return struct.pack(">HHHB", number, protocol, len(pdu) + 1, unit) + pdu
+
+
+Script = Callable[[int, socket.socket], None]
+
+
+class Server:
+    """Answers each request as the next script says, and keeps what it got; a connection after the other."""
+
+    def __init__(self) -> None:
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        self.got: list[bytes] = []
+        self.scripts: list[Script] = []
+        self.connections = 0
+        self.late = b""
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                line, _ = self.listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            with line:
+                while request := line.recv(300):
+                    self.got.append(request)
+                    script = self.scripts.pop(0) if self.scripts else silence
+                    try:
+                        script(int.from_bytes(request[:2], "big"), line)
+                    except OSError:
+                        break
+                    if line.fileno() < 0:
+                        break
+
+
+def says(pdu: bytes, unit: int = 17, protocol: int = 0) -> Script:
+    return lambda number, line: line.sendall(frame(number, pdu, unit, protocol))
+
+
+def silence(_: int, __: socket.socket) -> None:
+    """No reply."""
+
+
+def hangs_up(_: int, line: socket.socket) -> None:
+    line.close()
+
+
+def raw(data: bytes) -> Script:
+    return lambda _, line: line.sendall(data)
+
+
+def in_pieces(number: int, line: socket.socket) -> None:
+    for byte in frame(number, GOOD):
+        line.sendall(bytes([byte]))
+        time.sleep(0.001)  # each byte is a packet of its own
+
+
+def half(number: int, line: socket.socket) -> None:
+    line.sendall(frame(number, GOOD)[:-2])
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.listening.close()
+
+
+def bus_to(server: Server) -> ModbusTcp:
+    return ModbusTcp(TcpSettings("127.0.0.1", server.port, RESPONSE_MS))
+
+
+def test_request_when_sent_then_one_frame_with_the_next_number(server: Server) -> None:
+    server.scripts = [says(GOOD), says(ECHO), says(GOOD)]
+    bus = bus_to(server)
+    assert [bus.perform(t) for t in (READ, WRITE, READ)] == [
+        Confirmed(b"\x00\x01\x00\x02"),
+        Confirmed(),
+        Confirmed(b"\x00\x01\x00\x02"),
+    ]
+    assert [g.hex() for g in server.got] == [
+        "000100000006" + "110300050002",
+        "000200000006" + "110600071234",
+        "000300000006" + "110300050002",
+    ]
+    assert server.connections == 1
+
+
+def test_open_when_called_then_nothing_is_sent(server: Server) -> None:
+    bus = bus_to(server)
+    bus.open()
+    bus.open()
+    bus.close()
+    assert server.got == []
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (silence, "no reply within"),
+        (half, "no reply within"),
+        (hangs_up, "hung up"),
+        (says(GOOD, unit=18), "unit 18"),
+        (says(b"\x04\x04\x00\x01\x00\x02"), "function 0x04"),
+        (says(b"\x03\x02\x00\x01"), "2 data bytes came"),
+        (says(GOOD, protocol=1), "out of step"),
+        (raw(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "out of step"),
+        (raw(struct.pack(">HHHB", 1, 0, 1, 17)), "out of step"),
+        (says(b"\x83\x04"), "exception 04"),
+        (says(b"\x83\x0b"), "exception 0B"),
+    ],
+)
+def test_reply_when_it_is_not_the_right_one_then_ambiguous_and_the_request_is_not_sent_again(
+    server: Server, script: Script, told: str
+) -> None:
+    server.scripts = [script]
+    answer = bus_to(server).perform(READ)
+    assert isinstance(answer, Ambiguous)
+    assert told in answer.fault
+    assert len(server.got) == 1
+
+
+def test_exception_when_it_proves_that_nothing_happened_then_rejected(server: Server) -> None:
+    server.scripts = [says(b"\x86\x02")]
+    answer = bus_to(server).perform(WRITE)
+    assert isinstance(answer, Rejected)
+    assert answer.proof == "modbus-exception-02"
+
+
+def test_reply_when_it_comes_in_pieces_then_it_is_put_together(server: Server) -> None:
+    server.scripts = [in_pieces]
+    assert bus_to(server).perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+
+
+def test_reply_when_it_comes_with_the_next_ones_then_it_is_dropped_by_its_number(server: Server) -> None:
+    stale = b"\x03\x04\xde\xad\xbe\xef"
+
+    def both(number: int, line: socket.socket) -> None:
+        line.sendall(frame(number - 1, stale) + frame(number, GOOD))
+
+    server.scripts = [silence, both]
+    bus = bus_to(server)
+    assert isinstance(bus.perform(READ), Ambiguous)
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    assert server.connections == 1
+
+
+def test_reply_when_it_comes_twice_then_the_copy_is_nobodys(server: Server) -> None:
+    def twice(number: int, line: socket.socket) -> None:
+        line.sendall(2 * frame(number, b"\x03\x04\xde\xad\xbe\xef"))
+
+    server.scripts = [twice, says(GOOD)]
+    bus = bus_to(server)
+    assert bus.perform(READ) == Confirmed(b"\xde\xad\xbe\xef")
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+
+
+def test_connection_when_the_other_side_closed_it_in_between_then_noticed_before_an_effect_is_sent(
+    server: Server,
+) -> None:
+    def once(number: int, line: socket.socket) -> None:
+        line.sendall(frame(number, GOOD))
+        line.close()
+
+    server.scripts = [once, says(ECHO)]
+    bus = bus_to(server)
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    until(lambda: len(server.got) == 1)
+    time.sleep(0.02)  # until the other side's FIN is here; nothing of this process tells
+    assert bus.perform(WRITE) == Confirmed()
+    assert (len(server.got), server.connections) == (2, 2)
+
+
+def test_server_when_it_is_gone_then_port_not_opened_and_back_when_it_is(server: Server) -> None:
+    bus = ModbusTcp(TcpSettings("127.0.0.1", free_port(), RESPONSE_MS))
+    answer = bus.perform(WRITE)
+    assert isinstance(answer, Rejected)
+    assert answer.proof == "port-not-opened"
+
+
+def test_transfer_when_it_is_not_of_modbus_then_not_sent(server: Server) -> None:
+    answer = bus_to(server).perform(Line("*IDN?", True))
+    assert isinstance(answer, Rejected)
+    assert (answer.proof, server.got) == ("not-sent", [])
+
+
+def test_quiesce_when_something_came_then_it_is_dropped_and_the_line_kept(server: Server) -> None:
+    server.scripts = [silence, says(GOOD)]
+    bus = bus_to(server)
+    first = bus.perform(READ)
+    assert first == Ambiguous(Sent.REPLY, f"no reply within {RESPONSE_MS} ms")
+    bus.quiesce(time.monotonic())
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    assert server.connections == 1
+
+
+def test_server_when_it_babbles_then_quiesce_says_so_and_does_not_last_for_ever(server: Server) -> None:
+    def babble(_: int, line: socket.socket) -> None:
+        line.sendall(frame(9, GOOD) * 2000)
+
+    server.scripts = [babble]
+    bus = bus_to(server)
+    assert isinstance(bus.perform(READ), Ambiguous)
+    bus.quiesce(time.monotonic())
+
+
+def test_slave_when_it_is_pymodbus_then_it_understands_us_and_executes_each_once(tmp_path: Path) -> None:
+    counts, port = tmp_path / "counts", free_port()
+    words = [sys.executable, "-m", "tests.modbus.tcp_server", str(port), str(counts)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as slave:
+        try:
+            assert slave.stdout is not None
+            assert slave.stdout.readline() == "server is ready\n"
+            bus = ModbusTcp(TcpSettings("127.0.0.1", port, 2000))
+            assert bus.perform(READ) == Confirmed((15).to_bytes(2, "big") + (18).to_bytes(2, "big"))
+            assert bus.perform(WRITE) == Confirmed()
+            assert bus.perform(RegisterRead(17, Space.HOLDING, 7, 2, 1, 3)) == Confirmed(b"\x12\x34")
+            several = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16)
+            assert bus.perform(several) == Confirmed()
+            beyond = bus.perform(RegisterRead(17, Space.HOLDING, 99, 4, 1, 3))
+            assert isinstance(beyond, Rejected)
+            bus.close()
+        finally:
+            slave.kill()
+    assert counts.read_text().split("\n")[:-1] == ["3 5", "6 7", "3 7", "16 8", "3 99"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)  # the other thread tells by no event
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
