@@ -78,6 +78,9 @@ async def _recall_nothing(_: str) -> int | None:
     return None
 
 
+MOST_MERGED_BYTES: Final = 256  # of neighbours in one read: others wait for the bus meanwhile
+
+
 async def _say_nothing() -> str | None:
     return None
 
@@ -455,7 +458,8 @@ class Device:
         if register.space is Space.MEMORY:
             i2c = self.contract.access.i2c
             moves = i2c is not None and i2c.auto_increment in ("read", "both")
-            return moves and register.offset == last.offset + last.size_bytes and total <= 32
+            longest = min(MOST_MERGED_BYTES, self.worker.longest_read_bytes)
+            return moves and register.offset == last.offset + last.size_bytes and total <= longest
         modbus = self.contract.access.modbus
         limit = 2 * modbus.max_registers if modbus is not None else 0
         return register.offset == last.offset + last.size_bytes // 2 and total <= limit

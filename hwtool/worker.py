@@ -42,6 +42,7 @@ from hwtool_registers.bus import (
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
+UNLIMITED_BYTES: Final = 1 << 16
 CLOSE_LIMIT_S: Final = 30.0
 BEGIN_LIMIT_S: Final = 30.0  # a simulator's process may have to be started first
 SILENCE_LIFETIMES: Final = 2  # reply lifetimes that a line may take to fall silent
@@ -80,6 +81,11 @@ class BusWorker:
         self._quarantine: asyncio.Task[None] | None = None
         self._until_s = 0.0
         self._wedged: asyncio.Future[Any] | None = None
+
+    @property
+    def longest_read_bytes(self) -> int:
+        """The most that one read of the bus may bring, as far as it says."""
+        return int(getattr(self.bus, "longest_read_bytes", UNLIMITED_BYTES))  # see Limits in the bus contract
 
     async def begin(self) -> str | None:
         """Open the bus at the start of the daemon; answers why it is absent, None if it is there.

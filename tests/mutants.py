@@ -1174,6 +1174,10 @@ MUTANTS = [
         "        body = bytes([transfer.address]) + pdu_of(transfer)\n        self._look_before_sending()\n",
         "        body = bytes([transfer.address]) + pdu_of(transfer)\n",
         TCP + "test_connection_when_the_other_side_closed_it_in_between_then_noticed_before_an_effect_is_sent"),
+    Mutant("no merged read is longer than the bus can read", "hwtool/devices.py",
+        "min(MOST_MERGED_BYTES, self.worker.longest_read_bytes)",
+        "MOST_MERGED_BYTES",
+        "tests/hwtool/test_coalescing.py"),
 ]  # fmt: skip
 
 

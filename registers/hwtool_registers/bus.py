@@ -155,6 +155,16 @@ class Testifies(Protocol):
 
 
 @runtime_checkable
+class Limits(Protocol):
+    """A bus that cannot read as much at once as a contract may ask for."""
+
+    @property
+    def longest_read_bytes(self) -> int:
+        """The most that one read may bring, as far as it is known by now."""
+        ...
+
+
+@runtime_checkable
 class Opens(Protocol):
     """A bus that must be opened, and may be absent for a while."""
 

@@ -111,6 +111,11 @@ class I2c:
     def _place(self) -> str:
         return self._settings.path or f"adapter {self._settings.adapter!r}"
 
+    @property
+    def longest_read_bytes(self) -> int:
+        """A message, or the block of an adapter that speaks SMBus alone; the shorter one until it is open."""
+        return MOST_BYTES if self._bus is not None and self._bus.funcs & I2cFunc.I2C else MOST_OF_A_BLOCK
+
     def open(self) -> None:
         """Find the adapter, open its node and lock it; nothing is sent.
 
