@@ -548,7 +548,7 @@ class Chip:
                 held = (held & ~mask) | (raw & mask)
                 self._mirror(register, spec, raw & mask, mask)
                 if spec.effect is not WriteEffect.STORE:
-                    self._fire(register, spec)
+                    self._move_signals(register, spec)
             case WriteEffect.ONE_TO_CLEAR | WriteEffect.ZERO_TO_CLEAR | WriteEffect.CLEAR:
                 held &= ~acting
                 if spec.effect is WriteEffect.CLEAR:
@@ -610,6 +610,9 @@ class Chip:
             affected = find_place(self.contract, target, register)
             if affected is not None and affected[0].name in self.fifos:
                 self.fifos[affected[0].name].clear()
+        self._move_signals(register, spec)
+
+    def _move_signals(self, register: Register, spec: WriteSpec) -> None:
         for signal in spec.signals:
             place = find_place(self.contract, signal.register, register)
             if place is None:

@@ -284,12 +284,12 @@ def test_dispatch_when_the_source_is_read_then_its_sends_stand_in_no_other_loop_
         if isinstance(loop, ast.For | ast.While | ast.AsyncFor)
         and any(
             (isinstance(n, ast.Attribute) and n.attr == "send_once")
-            or (isinstance(n, ast.Name) and n.id in ("_send", "_sent"))
+            or (isinstance(n, ast.Name) and n.id in ("_send", "_send_part", "_sent"))
             for n in ast.walk(loop)
         )
     ]
-    # a safe state's entries, the steps of a plan, and a device that proved to be busy where its contract says so
-    assert sorted(loops) == ["parts", "plan.steps", "while"]
+    # a safe state's entries; the chunks of a plan and the steps of each; a device that proved to be busy, if declared
+    assert sorted(loops) == ["enumerate(plan.parts)", "parts", "steps", "while"]
 
 
 # --- the engine over a wedged bus -------------------------------------------------------------------------------
