@@ -17,11 +17,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 MODULES: Final = (
-    *("virtio_pci", "9pnet_virtio", "9p", "overlay"),
+    *("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net"),
     *("i2c-dev", "i2c-i801", "i2c-stub", "lm75"),
 )
 TREES: Final = ("i2c", "virtio", "hwmon")
@@ -43,6 +45,8 @@ $B mount -t 9p -o ro,cache=loose,$O root /low && $B mount -t tmpfs over /over &&
 $B mount -t overlay -o lowerdir=/low,upperdir=/over/up,workdir=/over/work root /new || $B poweroff -f
 for d in proc sys dev; do $B mount --move /$d /new/$d; done
 $B mount -t tmpfs run /new/run; $B mkdir /new/run/out; $B mount -t 9p -o cache=none,$O out /new/run/out
+$B ip link set lo up
+[ ! -e /new/sys/class/net/eth0 ] || { $B ip addr add 10.0.2.15/24 dev eth0; $B ip link set eth0 up; }
 $B sed -n 's/.*rig.command=\\([^ ]*\\).*/\\1/p' /new/proc/cmdline | $B base64 -d > /new/run/command
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 $B chroot /new /bin/sh /run/command > /new/run/out/said 2>&1
@@ -86,6 +90,7 @@ def built(directory: Path) -> Path:
         tree = top / "tree"
         wanted = ["./boot/vmlinuz-*", *(f"./lib/modules/*/kernel/drivers/{name}" for name in TREES)]
         wanted += ["./lib/modules/*/modules.*", "./lib/modules/*/kernel/net/9p", "./lib/modules/*/kernel/fs"]
+        wanted += ["./lib/modules/*/kernel/drivers/net", "./lib/modules/*/kernel/net/core"]
         tree.mkdir()
         unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True)
         command = ["tar", "-x", "-C", str(tree), "--wildcards", *wanted]
@@ -142,15 +147,56 @@ def _initramfs(tree: Path, target: Path) -> None:
     target.write_bytes(packed.stdout)
 
 
-def run(directory: Path, command: str, chips: Sequence[int] = (), limit_s: float = LIMIT_S) -> Ended:
+@dataclass
+class Guest:
+    """One that runs.
+
+    Attributes:
+        out: a directory that both see; /run/out in there.
+    """
+
+    out: Path
+    process: subprocess.Popen[bytes]
+    trace: Path
+
+    def wire(self) -> list[list[tuple[str, int, bytes]]]:
+        """What has passed on QEMU's buses so far."""
+        return list(_transactions(self.trace.read_text(encoding="utf-8")))
+
+    def ended(self, limit_s: float = LIMIT_S) -> Ended:
+        """Wait for the command's end.
+
+        Raises:
+            OSError: the guest did not come to it.
+        """
+        try:
+            said, complaint = self.process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"the guest did not end within {limit_s} s") from error
+        if not (self.out / "code").exists():
+            raise OSError(f"the guest ended without a word: {said[-500:]!r} {complaint[-300:]!r}")
+        told = (self.out / "said").read_text(encoding="utf-8", errors="replace")
+        return Ended(int((self.out / "code").read_text()), told, self.wire())
+
+
+def run(directory: Path, command: str, chips: Sequence[int] = ()) -> Ended:
     """Boot, run a shell command, power off.
+
+    Raises:
+        OSError: the guest did not come to the command's end.
+    """
+    with booted(directory, command, chips) as guest:
+        return guest.ended()
+
+
+@contextmanager
+def booted(directory: Path, command: str, chips: Sequence[int] = (), forward: int | None = None) -> Iterator[Guest]:
+    """Boot and run a shell command.
 
     Args:
         directory: where `built` has put kernel and initramfs.
         chips: addresses of i2c-stub.
-
-    Raises:
-        OSError: the guest did not come to the command's end.
+        forward: a port of this host's loopback that leads to port 8080 in there.
     """
     with tempfile.TemporaryDirectory() as scratch:
         out, trace = Path(scratch) / "out", Path(scratch) / "trace"
@@ -177,14 +223,16 @@ def run(directory: Path, command: str, chips: Sequence[int] = (), limit_s: float
         line += ["-append", words, "-trace", f"i2c_*,file={trace}"]
         line += ["-virtfs", f"local,path=/,mount_tag=root,readonly=on,{shared}"]
         line += ["-virtfs", f"local,path={out},mount_tag=out,{shared}"]
+        if forward is not None:
+            line += ["-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{forward}-:8080"]
+            line += ["-device", "virtio-net-pci,netdev=n,romfile="]
+        trace.touch()
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise OSError(f"the guest did not end within {limit_s} s: {(error.stdout or b'')[-500:]!r}") from error
-        if not (out / "code").exists():
-            raise OSError(f"the guest ended without a word: {done.stdout[-500:]!r} {done.stderr[-300:]!r}")
-        said = (out / "said").read_text(encoding="utf-8", errors="replace")
-        return Ended(int((out / "code").read_text()), said, list(_transactions(trace.read_text(encoding="utf-8"))))
+            yield Guest(out, process, trace)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def _transactions(trace: str) -> Iterator[list[tuple[str, int, bytes]]]:
