@@ -67,6 +67,8 @@ async def carry_out(
     async def between(answers: list[bytes]) -> str | None:
         if overtaken():
             return "a safe state of the device was asked for"
+        if await _restarted(prepared):
+            return "the device has restarted since: what it holds now are other elements"
         try:
             await keep(answers)
         except Exception as error:  # noqa: BLE001  # whatever it was, what has been taken is answered
@@ -225,10 +227,12 @@ def _in_hand(prepared: Prepared, answers: list[bytes]) -> list[dict[str, Any]] |
         if not whole and not prepared.plan.chunks:
             continue  # a part of a value is none
         size = len(data) if piece.size_bytes < 0 else register.size_bytes
-        shown += [
-            shown_value(device.name, register, from_bytes(register, data[i : i + size]))
-            for i in range(0, len(data) - size + 1, max(size, 1))
-        ]
+        for i in range(0, len(data) - size + 1, max(size, 1)):
+            part = data[i : i + size]
+            try:
+                shown.append(shown_value(device.name, register, from_bytes(register, part)))
+            except ValueError:  # a wrong CRC: it is gone from the device, so it is shown as it came
+                shown.append({"register": f"{device.name}.{register.name}", "raw": f"0x{part.hex()}"})
     return shown or None
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwtool.devices import Device
+from hwtool.prepare import check_identity
 from hwtool.restarts import cause_word, counter_word, host_word, kind_of, restart_between, uptime_word
 from hwtool.state import Daemon
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.model import RestartEvidence
+from hwtool_contracts.places import find_place
 from hwtool_store import operations
 from hwtool_store.database import Connection
 from hwtool_store.operations import OpRow
@@ -30,6 +32,7 @@ async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
 
 async def _shown(daemon: Daemon, device: Device, restart: RestartEvidence) -> str | None:
     try:
+        await check_identity(device)  # another chip's register tells nothing of this one
         value = await device.look(restart.place)
     except DomainError:
         return None  # whoever wants more of the device will be told why
@@ -38,9 +41,15 @@ async def _shown(daemon: Daemon, device: Device, restart: RestartEvidence) -> st
             return counter_word(value)
         case "uptime":
             now_ns = daemon.clock.boottime_ns()
-            return uptime_word(value * restart.unit_ms, restart.unit_ms, now_ns, daemon.boot_id)
+            unit_ms, wrap_ms = restart.unit_ms, restart.unit_ms << _width_bits(device, restart.place)
+            return uptime_word(value * unit_ms, unit_ms, wrap_ms, now_ns, daemon.boot_id)
         case "cause":
-            return cause_word(value != 0)
+            return cause_word(value != 0, device.worker.spec.sole_master)
+
+
+def _width_bits(device: Device, name: str) -> int:
+    place = find_place(device.contract, name)
+    return 0 if place is None else (place[0] if place[1] is None else place[1]).width_bits
 
 
 async def refresh_boot(daemon: Daemon, device: Device) -> str | None:

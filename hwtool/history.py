@@ -13,6 +13,7 @@ from hwtool.journal import entry
 from hwtool.keyed import KeyedOperations
 from hwtool.pending import expire_unanswered
 from hwtool.policy import Caller
+from hwtool.recovery import kept_values
 from hwtool.resolve import find_device
 from hwtool.results import in_progress
 from hwtool.state import Daemon
@@ -84,6 +85,8 @@ class History:
         device = self.daemon.device_at(row.locus)
         mine = row.principal == caller.principal or caller.role == "operator"
         result = answer_of_row(row, caller)
+        if row.state == "UNKNOWN" and result.values is None:
+            result.values = await kept_values(self.daemon, row) or None  # of a burst that a crash cut off
         if not mine:
             result.values = result.evidence = None
             result.summary = f"operation {row.op_id} of another caller"

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from hwtool.history import History
 from hwtool.outcome import Verdict
 from hwtool.policy import Caller
-from hwtool.recovery import NoteOf, Settlement, settle
+from hwtool.recovery import NoteOf, Settlement, kept_values, settle
 from hwtool.resolve import find_device
 from hwtool.state import Daemon
 from hwtool_contracts.errors import Code, DomainError
@@ -19,6 +19,7 @@ from hwtool_store.database import Connection, set_frozen
 from hwtool_store.faults import StoreFatal, StoreRule
 from hwtool_store.operations import OpRow
 
+NOTHING_TAKEN: Final = ("not_applied", "satisfied")
 READ_VERDICTS: Final = ("not_applied", "partial", "lost", "abandoned")
 SETTLED_EFFECTS: Final = {"applied": "applied", "satisfied": "none", "not_applied": "none", "partial": "applied"}
 
@@ -50,6 +51,15 @@ class Operators:
             hint = f"one of {', '.join(READ_VERDICTS)}"
             raise DomainError(
                 Code.REFUSED, message, hint=hint, rule="verdict_of_read", register=row.request["device"], field=None
+            )
+        kept = len(await kept_values(self.daemon, row))
+        if kept and params.verdict in NOTHING_TAKEN:
+            message = (
+                f"operation {row.op_id} has taken {kept} element(s) that are on record: it cannot be {params.verdict}"
+            )
+            hint = "partial, if no more were taken; lost, if some of those taken are gone"
+            raise DomainError(
+                Code.REFUSED, message, hint=hint, rule="values_on_record", register=row.request["device"], field=None
             )
         if row.kind != "read" and params.verdict == "lost":
             message = f"operation {row.op_id} is no read: there is no value that could be lost"

@@ -74,6 +74,7 @@ class ReadRule(msgspec.Struct, frozen=True):
         kind: pop, peek, acknowledge, claim, undeclared or consuming (only a person can tell).
         reports: the board says `on_loss = "report"`, and the read consumes: what no rule can tell is closed as lost.
         level: observable that counts the FIFO's elements, if its producer cannot be hidden by it; in `level_mask`.
+            `level_reset`: what a restart leaves there.
         peek: observable that shows the value without taking it; in `peek_mask`.
         acknowledges: observables that the read clears, with the bits it clears.
         count: elements asked for; `chunk`: how many one transfer takes, the most that a crash can lose (0: all).
@@ -87,6 +88,7 @@ class ReadRule(msgspec.Struct, frozen=True):
     reports: bool = False
     level: str | None = None
     level_mask: int = 0
+    level_reset: int = 0
     peek: str | None = None
     peek_mask: int = 0
     acknowledges: tuple[tuple[str, int], ...] = ()

@@ -502,7 +502,15 @@ async def _prepare_read(resolved: Resolved) -> Prepared:
     await device.know_home(resolved.registers[0])
     async with device.on_bus:
         await device.learn_selectors(resolved.registers[0])
-    plan = plan_read(device.contract, device.spec.address, resolved.registers, device.known, count=resolved.count)
+    longest = device.worker.longest_read_bytes
+    plan = plan_read(
+        device.contract,
+        device.spec.address,
+        resolved.registers,
+        device.known,
+        count=resolved.count,
+        longest_bytes=longest,
+    )
     return Prepared(resolved, plan, _bank(device, resolved.registers[0]), {}, before, read_rules=rules)
 
 

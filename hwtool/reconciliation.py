@@ -266,11 +266,13 @@ def _settle_pop(
     lsb = (rule.level_mask & -rule.level_mask).bit_length() - 1
     held, left = ((values[rule.level] & rule.level_mask) >> lsb for values in (before, now))
     taken = held - left
+    if restart == "silent" and left == rule.level_reset:
+        return NeedsPerson(f"the level went from {held} to {left}, which a restart that nobody noticed would leave")
     if taken == kept == 0:
         return Verdict("not_applied", "none", "the level is what it was: nothing was taken")
     if taken == kept:
         return Verdict("partial", "applied", f"the level fell by {taken}: what is on record, and no more", 0)
-    if kept < taken <= min(rule.count, kept + (rule.chunk or rule.count)) and (restart == "same" or left > 0):
+    if kept < taken <= min(rule.count, kept + (rule.chunk or rule.count)):
         gone = taken - kept
         on_record = f", {kept} are on record" if kept else ""
         return Verdict("lost", "applied", f"the level fell by {taken}{on_record}: the values of {gone} are gone", gone)

@@ -281,7 +281,8 @@ def _check_burst(device: Device, reads: list[tuple[Register, ReadJudgement]], co
         return
     register, judged = reads[0]
     burst = register.read.max_burst
-    if len(reads) > 1 or ReadEffect.POP not in judged.effects or burst is None:
+    in_pieces = register.piece_bytes is not None or register.shared_bytes is not None
+    if len(reads) > 1 or ReadEffect.POP not in judged.effects or burst is None or in_pieces:
         raise DomainError(
             Code.REFUSED,
             f"{device.name}.{register.name} gives one element in one transfer; {count} were asked for",

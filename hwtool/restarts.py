@@ -2,20 +2,22 @@
 
     host:BOOT                    it restarts with its host, whose boot id this is
     counter:VALUE                a register that is another one after each restart: a count of them, or a nonce
-    uptime:MS:UNIT:AT_NS:BOOT    how long it runs, counted in units of so many ms; seen at the host's CLOCK_BOOTTIME
-    cause:0 or cause:1           whether a flag stands that a restart sets until somebody clears it
+    uptime:MS:UNIT:WRAP:NS:BOOT  how long it runs, in units of UNIT ms, modulo WRAP ms; seen at CLOCK_BOOTTIME
+    cause:FLAG:WHO               whether a flag stands that a restart sets; WHO: `alone` where nobody else can clear it
     anything else                a nonce that the bus itself tells
 
-Only like can be compared with like. A word that would look the same after a restart says nothing (`silent`).
+Only like can be compared with like. What would look the same after a restart, and what would look like a restart
+without one (a counter that wraps, a clock that goes wrong), says nothing (`silent`).
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 Restart = Literal["same", "reset", "silent"]
 KINDS: Final = ("nonce", "host", "counter", "uptime", "cause")
 OWN_NONCE: Final = "nonce"
+NEVER_MS: Final = 10 * 365 * 86_400_000  # a counter that wraps after ten years does not in practice
 CLOCKS_DIFFER: Final = 0.02  # of the time between two looks: a chip's own clock is not the host's
 
 
@@ -35,14 +37,14 @@ def counter_word(value: int) -> str:
     return f"counter:{value:#x}"
 
 
-def uptime_word(uptime_ms: int, unit_ms: int, boottime_ns: int, boot_id: str) -> str:
-    """The word of an uptime that was seen now; its unit is what it can be short of by rounding."""
-    return f"uptime:{uptime_ms}:{unit_ms}:{boottime_ns}:{boot_id}"
+def uptime_word(uptime_ms: int, unit_ms: int, wrap_ms: int, boottime_ns: int, boot_id: str) -> str:
+    """The word of an uptime that was seen now; `wrap_ms`: where it begins anew by itself."""
+    return f"uptime:{uptime_ms}:{unit_ms}:{wrap_ms}:{boottime_ns}:{boot_id}"
 
 
-def cause_word(stands: bool) -> str:
-    """The word of a flag that a restart sets."""
-    return f"cause:{int(stands)}"
+def cause_word(stands: bool, alone: bool) -> str:
+    """The word of a flag that a restart sets; `alone`: nobody but this daemon writes to the device."""
+    return f"cause:{int(stands)}:{'alone' if alone else 'shared'}"
 
 
 def restart_between(before: str | None, now: str | None) -> Restart:
@@ -59,29 +61,38 @@ def restart_between(before: str | None, now: str | None) -> Restart:
 
 
 def _by_cause(before: str, now: str) -> Restart:
-    if before == cause_word(True):
+    if before.split(":")[1] == "1":
         return "silent"  # it stood already: another restart would not show
-    return "same" if now == before else "reset"
+    if now.split(":")[1] == "1":
+        return "reset"
+    # it may have come and been cleared, unless nobody else can
+    return "same" if before.endswith(":alone") and now.endswith(":alone") else "silent"
 
 
 def _by_uptime(before: str, now: str) -> Restart:
-    """An uptime that went on as the host's clock did. One that fell, or fell behind, began anew in between.
-
-    A restart in between leaves it behind by at least what it was before: that must be more than it can be short of.
-    """
-    then_ms, unit_ms, then_ns, then_boot = _parts(before)
-    now_ms, _, now_ns, now_boot = _parts(now)
-    if now_ms < then_ms:
-        return "reset"
-    if now_boot != then_boot:
-        return "silent"  # how much time has passed is not known
-    passed_ms = (now_ns - then_ns) / 1e6
-    short_ms = 2 * unit_ms + CLOCKS_DIFFER * passed_ms
-    if now_ms + short_ms < then_ms + passed_ms:
-        return "reset"
-    return "same" if then_ms > short_ms else "silent"
+    """What the two looks leave room for: it went on as the host's clock did, it began anew, both, or neither."""
+    then, later = _Uptime.of(before), _Uptime.of(now)
+    if later.boot_id != then.boot_id:  # how much time has passed is not known, nor whether it wrapped
+        return "reset" if later.ms < then.ms and then.wrap_ms > NEVER_MS else "silent"
+    passed_ms = (later.at_ns - then.at_ns) / 1e6
+    loose_ms = 2 * then.unit_ms + CLOCKS_DIFFER * passed_ms
+    if then.ms + passed_ms + loose_ms >= then.wrap_ms:
+        return "silent"
+    went_on = abs(later.ms - then.ms - passed_ms) <= loose_ms
+    began_anew = later.ms <= passed_ms + loose_ms
+    if went_on is began_anew:
+        return "silent"
+    return "same" if went_on else "reset"
 
 
-def _parts(word: str) -> tuple[int, int, int, str]:
-    _, uptime_ms, unit_ms, at_ns, boot_id = word.split(":", 4)
-    return int(uptime_ms), int(unit_ms), int(at_ns), boot_id
+class _Uptime(NamedTuple):
+    ms: int
+    unit_ms: int
+    wrap_ms: int
+    at_ns: int
+    boot_id: str
+
+    @classmethod
+    def of(cls, word: str) -> _Uptime:
+        _, ms, unit_ms, wrap_ms, at_ns, boot_id = word.split(":", 5)
+        return cls(int(ms), int(unit_ms), int(wrap_ms), int(at_ns), boot_id)

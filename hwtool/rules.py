@@ -204,7 +204,7 @@ def read_rule(register: Register, effects: frozenset[ReadEffect], count: int, de
     return msgspec.structs.replace(
         _read_rule(register, effects, count, device),
         reports=device.spec.report_loss and effects <= REPORTABLE | {ReadEffect.NONE},
-        chunk=min(count, chunk_of(register)),
+        chunk=min(count, chunk_of(register, device.worker.longest_read_bytes)),
         element=Layout.of(register).as_object(),
     )
 
@@ -218,8 +218,10 @@ def _read_rule(register: Register, effects: frozenset[ReadEffect], count: int, d
         # a level that hardware raises by itself hides what was taken
         if level is None or (level[0] if level[1] is None else level[1]).volatile:
             return ReadRule(register.name, "pop", count=count)
-        mask = level[0].mask if level[1] is None else level[1].mask
-        return ReadRule(register.name, "pop", level=level[0].name, level_mask=mask, count=count)
+        holder, mask = level[0], level[0].mask if level[1] is None else level[1].mask
+        reset, known = _reset_of(holder)  # a FIFO is empty after a restart, where nobody says otherwise
+        left = (reset & mask) >> ((mask & -mask).bit_length() - 1) if known & mask == mask else 0
+        return ReadRule(register.name, "pop", level=holder.name, level_mask=mask, level_reset=left, count=count)
     if register.read.peek is not None:
         peek = find_place(contract, register.read.peek, register)
         if peek is None:

@@ -30,6 +30,7 @@ from hwtool_registers.bus import (
     Answer,
     Bus,
     Closes,
+    Hears,
     Line,
     Message,
     Opens,
@@ -39,10 +40,10 @@ from hwtool_registers.bus import (
     Testifies,
     Transfer,
 )
+from hwtool_registers.plan import UNLIMITED_BYTES
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
-UNLIMITED_BYTES: Final = 1 << 16
 CLOSE_LIMIT_S: Final = 30.0
 BEGIN_LIMIT_S: Final = 30.0  # a simulator's process may have to be started first
 SILENCE_LIFETIMES: Final = 2  # reply lifetimes that a line may take to fall silent
@@ -117,6 +118,8 @@ class BusWorker:
         Raises:
             DomainError: `unavailable`, it is still absent, or wedged in being opened.
         """
+        if isinstance(self.bus, Hears) and self._absent is None and self._wedged is None:
+            self._absent = None if await self._alive(self.bus) else "the other side has hung up"
         if self._absent is None or not isinstance(self.bus, Opens):
             return
         self.check()
@@ -128,6 +131,15 @@ class BusWorker:
         self._absent = None
         self._is_back()
         self.after_quarantine()  # rules that found it away have their try now
+
+    async def _alive(self, bus: Hears) -> bool:
+        """Whether the other side has not hung up meanwhile."""
+        call = asyncio.get_running_loop().run_in_executor(self._thread, bus.alive)
+        done, _ = await asyncio.wait({call}, timeout=self.spec.transfer_limit_ms / 1000)
+        if not done:
+            self._wedge(call)
+            return True  # whoever asks next is told that it is wedged
+        return call.result()
 
     def _is_back(self) -> None:
         self.returns += 1

@@ -360,6 +360,8 @@ class _Check:
             place = find_place(self.contract, restart.place)
             if place is not None and (place[0].bank is not None or place[0].read.gate is not None):
                 self.fault("restart", restart.by, "must be read at any time", restart.place, "no bank and no gate")
+            if place is not None and restart.by != "cause" and (place[1] or place[0]).access.writable:
+                self.fault("restart", restart.by, "a write would look like a restart", restart.place, 'access = "ro"')
         for sequence in self.contract.sequences.values():
             self.sequence(sequence)
 

@@ -71,6 +71,9 @@ def _width(contract: Contract, table: str, register: Register, fault: AddFault) 
         inside = register.offset % register.shared_bytes
         if inside + register.size_bytes > register.shared_bytes:
             fault(table, "access_bits", "no one access reaches all of it", bits, "an offset inside one access")
+        if any(ReadEffect.POP in spec.effects for spec in (register.read, *(f.read for f in register.fields.values()))):
+            wanted = "a register of the whole width: its neighbours would come as elements"
+            fault(table, "access_bits", "wider than an element that reading pops", bits, wanted)
         if register.access.writable:
             wanted = "a register of the whole width, with this one as a field of it"
             fault(table, "access_bits", "a write would take its neighbours along", bits, wanted)

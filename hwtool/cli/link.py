@@ -94,6 +94,8 @@ def _print(result: dict[str, Any], show: Callable[[dict[str, Any]], None] | None
         click.echo(f"  warning: {warning}", err=True)
     if error is not None and show is not None and result.get("op"):
         show(result)
+    elif error is not None and (error["code"] == "value_lost" or result.get("verdict") == "partial"):
+        values(result)  # what was taken all the same: nobody can read it again
 
 
 def values(result: dict[str, Any]) -> None:

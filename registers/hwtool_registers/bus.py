@@ -178,6 +178,15 @@ class Opens(Protocol):
 
 
 @runtime_checkable
+class Hears(Protocol):
+    """A bus whose other side may hang up by itself between two transfers."""
+
+    def alive(self) -> bool:
+        """Whether it is still open; one that is not is closed by this. Nothing is sent."""
+        ...
+
+
+@runtime_checkable
 class Closes(Protocol):
     """A bus that holds something to give back."""
 

@@ -28,6 +28,8 @@ from hwtool_contracts.model import Alias, Bank, BusyRetry, Contract, Opcode, Reg
 from hwtool_registers.bits import from_bytes, insert, to_bytes
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
 
+UNLIMITED_BYTES: Final = 1 << 16
+
 
 class Role(StrEnum):
     """What a transfer of a plan is for."""
@@ -120,10 +122,16 @@ def _overwritten(bank: Bank, selector: Register) -> bool:
 
 
 def plan_read(
-    contract: Contract, address: int, registers: Sequence[Register], known: Mapping[str, int], *, count: int = 1
+    contract: Contract,
+    address: int,
+    registers: Sequence[Register],
+    known: Mapping[str, int],
+    *,
+    count: int = 1,
+    longest_bytes: int = UNLIMITED_BYTES,
 ) -> Plan:
     """Read registers, each in transfers of its own, in order; `count` elements of a FIFO in chunks (`chunk_of`)."""
-    if count > (chunk := chunk_of(registers[0])):
+    if count > (chunk := chunk_of(registers[0], longest_bytes)):
         return _plan_burst(contract, address, registers[0], known, count, chunk)
     accesses: list[Step] = []
     pieces = []
@@ -135,9 +143,12 @@ def plan_read(
     return Plan(_banked(contract, address, registers[0], accesses, known), tuple(pieces))
 
 
-def chunk_of(register: Register) -> int:
-    """The elements of a FIFO that one transfer takes at most; whole ones, where one is longer than a read."""
-    burst = register.read.max_burst or 1
+def chunk_of(register: Register, longest_bytes: int = UNLIMITED_BYTES) -> int:
+    """The elements of a FIFO that one transfer takes at most, of a bus that reads no more than so many bytes at once.
+
+    Whole ones, where one is longer than a read.
+    """
+    burst = min(register.read.max_burst or 1, max(longest_bytes // max(register.size_bytes, 1), 1))
     several = max((register.read.element_bytes or 0) // register.size_bytes, 1)
     return max(burst // several, 1) * several
 

@@ -96,9 +96,11 @@ class SimBus:
             raise OSError(errno.ENODEV, "the simulated bus is unplugged")
 
     def boot_evidence(self, address: int) -> str | None:
-        """The chip's nonce; None where no chip can be asked."""
+        """The chip's nonce; None where no chip can be asked, or where its contract says what it shows by itself."""
         chip = self.chips.get(address)
-        return None if chip is None or not self.plugged else chip.nonce
+        if chip is None or not self.plugged or chip.contract.restart is not None:
+            return None
+        return chip.nonce
 
     def plan(self, fault: Fault) -> None:
         """Plan a fault for a chip that can have it.

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from hwtool.config import Board
+from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import RegisterRead, Transfer
 from hwtool_sim.bus import SimBus, Taken
 from hwtool_sim.faults import FaultKind
 from hwtool_store import operations
-from tests.hwtool.conftest import KEY, Lab, Play, code_of, effect, error_of, evidence_of, raws, reg, toy_board
+from tests.hwtool.conftest import I2C, KEY, Lab, Play, code_of, effect, error_of, evidence_of, raws, reg, toy_board
 
 LEVEL = reg("LEVEL", 1, "reset = 0", "ro")
 BURST: dict[str, Any] = {"register": "toy.FIFO", "key": KEY, "count": 5}
@@ -167,6 +168,53 @@ def test_burst_when_a_safe_state_comes_between_two_chunks_then_no_more_is_taken(
         assert (ended.verdict, raws(ended), taken_of(lab)) == ("partial", ["0x61", "0x62", "0x63", "0x64"], [2, 2])
 
     play(life, board_of(tmp_path, "", reg("OUT", 4), device="safe_state = [{ register = 'OUT', value = 0 }]"))
+
+
+def test_burst_when_the_device_restarts_between_two_chunks_then_no_more_is_taken(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = operations.keep
+
+    async def life(lab: Lab) -> None:
+        lab.chip().push("FIFO", b"abcdefg")
+
+        def keeping(*arguments: Any) -> None:
+            real(*arguments)
+            lab.chip().reset()
+
+        monkeypatch.setattr(operations, "keep", keeping)
+        ended = await lab.ask("reg.read_effectful", **BURST)
+        # the restart is seen before the third chunk: the second one came from whatever the FIFO held by then
+        assert (ended.verdict, ended.effects, len(taken_of(lab))) == ("partial", "applied", 2)
+        assert raws(ended)[:2] == ["0x61", "0x62"]
+
+    play(life, board_of(tmp_path))
+
+
+def test_settle_when_a_chunk_is_on_record_then_not_as_if_nothing_were_taken(play: Play, tmp_path: Path) -> None:
+    blind = reg("FIFO", 0, effect("pop", ", max_burst = 2"), "ro")
+
+    async def life(lab: Lab) -> None:
+        lab.chip().push("FIFO", b"abcdefg")
+        lab.fault(FaultKind.REPLY_LOST, access="read", offset=0, skip=1)
+        await lab.ask("reg.read_effectful", **BURST)
+        await lab.rules_ran()
+        unknown = await lab.ask("op.get", key=KEY)
+        assert raws(unknown) == ["0x61", "0x62"]
+        words = {"id": unknown.id, "reason": "seen"}
+        refused = await lab.operator("op.settle", **words, verdict="not_applied")
+        assert (code_of(refused), error_of(refused)["rule"]) == ("refused", "values_on_record")
+        assert (await lab.operator("op.settle", **words, verdict="lost")).ok
+        settled = await lab.ask("op.get", key=KEY)
+        assert (settled.verdict, raws(settled)) == ("lost", ["0x61", "0x62"])
+
+    play(life, toy_board(tmp_path, blind))
+
+
+def test_fifo_when_an_access_is_wider_than_its_elements_then_the_contract_is_refused(tmp_path: Path) -> None:
+    fifo = reg("FIFO", 0, effect("pop", ", max_burst = 4") + "\naccess_bits = 32", "ro")
+    with pytest.raises(Faults, match="wider than an element that reading pops"):
+        toy_board(tmp_path, fifo, head=I2C)
 
 
 def test_burst_when_in_a_bank_then_each_chunk_selects_it_and_sets_it_back(play: Play, tmp_path: Path) -> None:

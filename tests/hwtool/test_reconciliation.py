@@ -78,7 +78,8 @@ def test_write_only_register_when_the_device_restarted_then_a_person_and_not_sup
 
 
 async def written(lab: Lab, value: str) -> Any:
-    """A page is nonvolatile: an operator's own request is its own approval here."""
+    """A page is nonvolatile: an operator's own request is its own approval here. The chip's time is the daemon's."""
+    lab.bus().clock = lab.clock.monotonic_s
     return await lab.ask("reg.write", OPERATOR, register="toy.M[0:4]", value={"hex": value}, key=KEY)
 
 

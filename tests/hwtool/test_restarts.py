@@ -22,8 +22,8 @@ RAN_MS = 60_000
 S = 1_000_000_000
 
 
-def up(ms: int, at_s: float, boot: str = "b") -> str:
-    return uptime_word(ms, 1000, round(at_s * S), boot)
+def up(ms: int, at_s: float, boot: str = "b", bits: int = 32) -> str:
+    return uptime_word(ms, 1000, 1000 << bits, round(at_s * S), boot)
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,12 @@ def up(ms: int, at_s: float, boot: str = "b") -> str:
         pytest.param("a9", "b7", "reset", id="another nonce"),
         pytest.param("a9", counter_word(0xA9), "silent", id="two kinds"),
         pytest.param(host_word("x"), host_word("y"), "reset", id="the host rebooted"),
-        pytest.param(cause_word(False), cause_word(False), "same", id="no cause stands"),
-        pytest.param(cause_word(False), cause_word(True), "reset", id="a cause has come"),
-        pytest.param(cause_word(True), cause_word(True), "silent", id="it stood already"),
-        pytest.param(cause_word(True), cause_word(False), "silent", id="it stood, and somebody cleared it"),
+        pytest.param(cause_word(False, True), cause_word(False, True), "same", id="no cause stands"),
+        pytest.param(cause_word(False, False), cause_word(False, False), "silent", id="it may have been cleared"),
+        pytest.param(cause_word(False, True), cause_word(True, True), "reset", id="a cause has come"),
+        pytest.param(cause_word(False, False), cause_word(True, False), "reset", id="a cause has come, others write"),
+        pytest.param(cause_word(True, True), cause_word(True, True), "silent", id="it stood already"),
+        pytest.param(cause_word(True, True), cause_word(False, True), "silent", id="it stood, and somebody cleared it"),
         pytest.param(up(RAN_MS, 100), up(RAN_MS + 10_000, 110), "same", id="uptime went on"),
         pytest.param(up(RAN_MS, 100), up(RAN_MS + 9_000, 110), "same", id="rounded down"),
         pytest.param(up(RAN_MS, 100), up(5_000, 110), "reset", id="uptime fell"),
@@ -48,6 +50,10 @@ def up(ms: int, at_s: float, boot: str = "b") -> str:
         pytest.param(up(1_000, 100), up(11_000, 110), "silent", id="it had hardly run: a restart would hide in it"),
         pytest.param(up(RAN_MS, 100), up(RAN_MS + 1, 10, "c"), "silent", id="another boot of the host, uptime grew"),
         pytest.param(up(RAN_MS, 100), up(1, 10, "c"), "reset", id="another boot of the host, uptime fell"),
+        pytest.param(up(RAN_MS, 100, bits=8), up(1, 10, "c", 8), "silent", id="another boot, it may have wrapped"),
+        pytest.param(up(RAN_MS, 100, bits=6), up(5_000, 110, bits=6), "silent", id="it may have wrapped"),
+        pytest.param(up(RAN_MS, 100), up(RAN_MS + 90_000, 200), "silent", id="a clock that is a tenth slow"),
+        pytest.param(up(RAN_MS, 100), up(RAN_MS + 110_000, 200), "silent", id="a clock that is a tenth fast"),
         pytest.param(
             up(RAN_MS, 0), up(RAN_MS + 10_000_000, 10_000), "silent", id="clocks may differ by more than it ran"
         ),
@@ -58,7 +64,7 @@ def test_words_when_compared_then_as_the_table(before: str | None, now: str | No
 
 
 def test_kinds_when_told_apart_then_a_nonce_is_what_has_no_name() -> None:
-    words = [counter_word(1), up(1, 1), cause_word(True), host_word("x"), "0f3c", "nonce:1", "usb:1"]
+    words = [counter_word(1), up(1, 1), cause_word(True, True), host_word("x"), "0f3c", "nonce:1", "usb:1"]
     assert [kind_of(w) for w in words] == ["counter", "uptime", "cause", "host", "nonce", "nonce", "nonce"]
 
 
@@ -161,6 +167,30 @@ def test_write_when_the_chips_register_tells_of_a_restart_in_the_watch_then_not_
     play(life, board_of(tmp_path, by))
 
 
+def test_rule_when_another_chip_was_put_there_then_its_register_settles_nothing(
+    play: Play, tmp_path: Path, kept_buses: dict[str, SimBus]
+) -> None:
+    who = reg("WHO", 7, "reset = 0x42", "ro")
+    identity = "[identity]\nregister = 'WHO'\nequals = 0x42\n"
+    part, restart = PARTS["counter"]
+    head = I2C.replace("offset_bytes = 1", ORDERED)
+    board = toy_board(tmp_path, f"[restart]\n{restart}\n", identity, part, R, who, head=head)
+
+    async def first(lab: Lab) -> None:
+        lab.chip().values["R"] = 0x33
+        lab.clock.held = True
+        lab.fault(FaultKind.REPLY_LOST, offset=6)
+        assert code_of(await lab.ask("reg.write", register="toy.R", value=0x55, key=KEY)) == "outcome_unknown"
+        lab.chip().values |= {"BOOTS": 9, "WHO": 0x17}  # another one, which has started more often
+
+    async def second(lab: Lab) -> None:
+        row = await lab.row()
+        assert (row.state, row.verdict) == ("UNKNOWN", None)
+
+    play(first, board)
+    play(second, board)
+
+
 def test_uptime_when_the_daemon_is_restarted_too_then_it_is_compared_with_what_is_on_record(
     play: Play, tmp_path: Path, kept_buses: dict[str, SimBus]
 ) -> None:
@@ -190,6 +220,8 @@ def test_uptime_when_the_daemon_is_restarted_too_then_it_is_compared_with_what_i
         ("", "one of counter, uptime and cause"),
         ("counter = 'BOOTS'\nunit_ms = 5", "speaks of an uptime"),
         ("counter = 'NONE'", "NONE"),
+        ("counter = 'SEL'", "a write would look like a restart"),
+        ("uptime = 'SEL'", "a write would look like a restart"),
         ("counter = 'POPS'", "POPS"),
         ("counter = 'BANKED'", "must be read at any time"),
         ("counter = 'SECRET'", "would keep a confidential value on record"),

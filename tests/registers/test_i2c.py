@@ -159,8 +159,6 @@ def shows(name: str, transfer: Transfer, number: int) -> str:
     single = not isinstance(transfer, Message) or not (transfer.write and transfer.read_bytes)
     if name == NAME and number == errno.ENXIO and single:
         return "address-nack"
-    if name == "SMBus I801 adapter at 0700" and number == errno.ENXIO and isinstance(transfer, RegisterRead):
-        return "address-nack"
     if name == "SMBus stub driver" and number == errno.ENODEV and single:
         return "address-nack"
     return "nothing"

@@ -197,8 +197,18 @@ def test_connection_when_the_other_side_closed_it_in_between_then_noticed_before
     assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
     until(lambda: len(server.got) == 1)
     time.sleep(0.02)  # until the other side's FIN is here; nothing of this process tells
+    closed = bus.perform(WRITE)  # and it is not sent to whoever answers there now
+    assert isinstance(closed, Rejected)
+    assert (closed.proof, len(server.got), server.connections) == ("port-not-opened", 1, 1)
+    bus.open()
     assert bus.perform(WRITE) == Confirmed()
     assert (len(server.got), server.connections) == (2, 2)
+
+
+def test_request_when_no_frame_can_say_it_then_not_sent(server: Server) -> None:
+    answer = bus_to(server).perform(RegisterRead(17, Space.HOLDING, 5, 252, 1, 3))
+    assert isinstance(answer, Rejected)
+    assert (answer.proof, server.got) == ("not-sent", [])
 
 
 def test_server_when_it_is_gone_then_port_not_opened_and_back_when_it_is(server: Server) -> None:

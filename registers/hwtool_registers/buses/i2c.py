@@ -113,8 +113,8 @@ class I2c:
 
     @property
     def longest_read_bytes(self) -> int:
-        """A message, or the block of an adapter that speaks SMBus alone; the shorter one until it is open."""
-        return MOST_BYTES if self._bus is not None and self._bus.funcs & I2cFunc.I2C else MOST_OF_A_BLOCK
+        """The block of SMBus: some adapters with full I2C take no longer read, and do not say so beforehand."""
+        return MOST_OF_A_BLOCK
 
     def open(self) -> None:
         """Find the adapter, open its node and lock it; nothing is sent.

@@ -7,15 +7,13 @@ the master acknowledges its data, so that a NACK can only have come before the d
 | adapter | errno | shows |
 |---|---|---|
 | bit-banging (i2c-gpio and others on i2c-algo-bit) | ENXIO | NACK at an address; a data NACK is EIO |
-| i801 | ENXIO | "device error", a NACK anywhere: proves reads alone |
 | stub | ENODEV | no chip at the address; nothing is sent |
 | any | EOPNOTSUPP | the adapter cannot do it; refused before anything is sent |
-| any other | any | nothing |
+| any other, i801 too | any | nothing: there ENXIO is a NACK at any byte, and a device that held the clock too long |
 
 After a repeated start an address NACK proves nothing of what was written before it: an opcode may have been executed.
 
-Source: Linux drivers/i2c/algos/i2c-algo-bit.c (bit_doAddress, sendbytes) and drivers/i2c/i2c-stub.c (stub_xfer);
-ENXIO of i801 for an absent chip as QEMU's ICH9 gives it (tests/rigs).
+Source: Linux drivers/i2c/algos/i2c-algo-bit.c (bit_doAddress, sendbytes) and drivers/i2c/i2c-stub.c (stub_xfer).
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ class Adapter:
 
 ADAPTERS: Final = (
     Adapter("i2c-gpio", frozenset({errno.ENXIO}), frozenset({errno.ENXIO}), "i2c-algo-bit: ENXIO at the address alone"),
-    Adapter("SMBus I801", frozenset(), frozenset({errno.ENXIO}), "i2c-i801: ENXIO is a NACK at any byte"),
     Adapter("SMBus stub driver", frozenset({errno.ENODEV}), frozenset({errno.ENODEV}), "i2c-stub: looked up first"),
 )
 UNLISTED: Final = Adapter("")

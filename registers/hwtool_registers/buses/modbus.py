@@ -161,7 +161,10 @@ class ModbusRtu:
         """Send one request frame and wait for its reply; see the bus contract."""
         if isinstance(transfer, Message | Line) or not transfer.space.modbus:
             return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
-        request = request_of(transfer)
+        try:
+            request = request_of(transfer)
+        except ValueError as error:
+            return Rejected(str(error), "not-sent")
         try:
             self.open()
         except (OSError, ValueError) as error:

@@ -3,7 +3,7 @@
 A request carries a transaction number that its reply repeats: a reply to an earlier request is known as such and
 dropped, however late it comes. What arrives out of step (another protocol, an impossible length) closes the connection,
 since nothing behind it can be trusted. A connection that the other side has closed is noticed before sending, and
-opened anew.
+nothing is sent: whoever opens it anew looks first who is there.
 
 Frames are: transaction number (2 bytes), protocol 0 (2), length of the rest (2), unit address (1), then the protocol
 data unit; numbers big-endian.
@@ -114,8 +114,12 @@ class ModbusTcp:
         """Send one request and wait for its reply; see the bus contract."""
         if isinstance(transfer, Message | Line) or not transfer.space.modbus:
             return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
-        body = bytes([transfer.address]) + pdu_of(transfer)
-        self._look_before_sending()
+        try:
+            body = bytes([transfer.address]) + pdu_of(transfer)
+        except ValueError as error:
+            return Rejected(str(error), "not-sent")
+        if self._line is not None and not self.alive():
+            return Rejected(f"{self._place} has closed the connection", "port-not-opened")
         try:
             self.open()
         except OSError as error:
@@ -140,14 +144,15 @@ class ModbusTcp:
             self.close()
             return Ambiguous(Sent.REPLY, f"{self._place} hung up: {error}")
 
-    def _look_before_sending(self) -> None:
-        """A connection that the other side has closed takes a request and loses it: it is noticed before that."""
+    def alive(self) -> bool:
+        """Whether the connection stands; one that the other side has closed would take a request and lose it."""
         if self._line is None:
-            return
+            return False
         with contextlib.suppress(OSError, OutOfStep):
             self._drain(self._line)
-            return
+            return True
         self.close()
+        return False
 
     def _answer(self, line: socket.socket, transfer: RegisterRead | RegisterWrite) -> Answer:
         """The reply to the request that was sent last; those to earlier ones are dropped."""
@@ -217,5 +222,5 @@ class ModbusTcp:
         rest_s = until_s - self._clock()
         if rest_s > 0:
             self._sleep(rest_s)
-        self._look_before_sending()
+        self.alive()
         self.open()

@@ -108,13 +108,15 @@ def contract() -> Contract:
 def furnish(world: World) -> None:
     """Put the chips on their buses."""
     for bus in ("main", "side"):
-        chips = {a: Chip(contract(), lambda chip: _filled(chip, world)) for b, a in PLACES.values() if b == bus}
+        chips = {a: Chip(contract()) for b, a in PLACES.values() if b == bus}
+        for chip in chips.values():
+            _fill(chip, world)
         world.buses[bus] = RandomBus(world, bus, chips, frozenset(READS.values()), bus == "side")
     world.silent.add(PLACES["silent"])
 
 
-def _filled(chip: Chip, world: World) -> None:
-    """Something to be consumed: elements, flags and events that no other chip has had."""
+def _fill(chip: Chip, world: World) -> None:
+    """Something to be consumed: elements, flags and events that no other chip has had; a restart leaves none."""
     chip.push("POP", [world.token() & 0xFF for _ in range(6)])
     chip.values |= {"FLAGS": 0x0F, "CLEAR": world.token() & 0xFF | 1, "N": 7}
     event = world.token() & 0x7F | 0x80

@@ -247,7 +247,7 @@ class ModelStore(Store):
         epoch = _begin_epoch(conn, start)
         world.disk.image = conn.serialize()
         world.disk.epoch_base_ns[epoch] = world.base_ns
-        super().__init__(conn, -1, _NoAnchor(), epoch, True, born, Space(Path("/")), Log(Path("/")))  # type: ignore[arg-type]
+        super().__init__(conn, -1, _NoAnchor(), epoch, True, born, Space(Path("/")), Log(Path("/nowhere")))  # type: ignore[arg-type]
         self._writer = ScheduledWriter(world, conn, self._committed)
 
     def low_space(self) -> str | None:
