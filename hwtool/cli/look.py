@@ -93,8 +93,14 @@ def _promise(promise: dict[str, Any]) -> None:
     else:
         clean = "clean, may be repeated" if judged["clean"] else "has effects: needs a key (read --effectful)"
         click.echo(f"  read: {', '.join(judged['effects'])}; {clean}; {judged['provenance']}")
-        if promise.get("read", {}).get("source"):
-            click.echo(f"        {promise['read']['source']}")
+        told = promise.get("read", {})
+        beside = [
+            f"{key} {told[key]}" for key in ("level", "max_burst", "element_bytes", "peek", "state") if key in told
+        ]
+        if beside:
+            click.echo(f"        {', '.join(beside)}")
+        if told.get("source"):
+            click.echo(f"        {told['source']}")
     if "write" in promise:
         written = promise["write"]
         rest = {k: v for k, v in written.items() if k not in ("effect", "provenance", "seen", "source")}

@@ -26,6 +26,7 @@ RUNS = [
     (["find", "level"], 0, "uart.RXLVL"),
     (["find", "--device", "nobody"], 5, ""),
     (["show", "uart.RHR"], 0, "needs a key"),
+    (["show", "uart.RHR"], 0, "level RXLVL, max_burst 64"),
     (["show", "gpio.OLAT"], 0, "gpio.OLATB"),
     (["read", "uart.RXLVL"], 0, "uart.RXLVL = 0x05"),
     (["read", "meter.VOLTAGE"], 0, "230.1 V"),
