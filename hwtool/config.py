@@ -59,6 +59,7 @@ class Restarts(StrEnum):
     """What a device's restarts go with."""
 
     WITH_HOST = "with_host"
+    WITH_USB = "with_usb"
 
 
 class Unverified(StrEnum):
@@ -132,6 +133,7 @@ class DeviceSpec:
         contract_name: how the board names its contract; `overlays`, what is laid over it.
         part: the cluster of a big chip that is this device; `whole` is the contract of that chip.
         restarts_with_host: it restarts exactly when this host does: the host's boot id is its boot evidence.
+        restarts_with_usb: it is the USB device that the bus's node belongs to: an enumeration is its restart.
         report_loss: a consuming read that nothing can settle is closed as lost, with its bound, and holds nothing.
         safe_state: what `device.safe_state` writes, in order.
         refuse_unverified: effects are refused while the contract is not verified on a real part.
@@ -145,6 +147,7 @@ class DeviceSpec:
     address: int
     identity: str | None
     restarts_with_host: bool = False
+    restarts_with_usb: bool = False
     report_loss: bool = False
     safe_state: tuple[SafeEntry, ...] = ()
     overlays: tuple[str, ...] = ()
@@ -355,6 +358,10 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     if facts is None:
         table_of = "[access.i2c]" if bus.kind == "i2c" else "[access.modbus]"
         table.fault("bus", f"contract {contract.part} has no {table_of}", bus.name, "a bus the chip can sit on")
+    if restarts is Restarts.WITH_USB and bus.path is None and bus.adapter is None:
+        table.fault(
+            "restarts", f"bus {bus.name} has no node of a USB device", restarts, "with_host, or the key left out"
+        )
     if identity is not None and contract.identity is None:
         table.fault("identity", f"contract {contract.part} has no [identity]", identity, "the key left out")
     if params is not None and not contract.params:
@@ -379,6 +386,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         address=address,
         identity=identity,
         restarts_with_host=restarts is Restarts.WITH_HOST,
+        restarts_with_usb=restarts is Restarts.WITH_USB,
         report_loss=on_loss is OnLoss.REPORT,
         safe_state=safe_entries(contract, safe_tables),
         overlays=overlays,

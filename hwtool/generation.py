@@ -7,7 +7,7 @@ from typing import Any
 
 from hwtool.devices import Device
 from hwtool.prepare import check_identity
-from hwtool.restarts import cause_word, counter_word, host_word, kind_of, restart_between, uptime_word
+from hwtool.restarts import cause_word, counter_word, host_word, kind_of, restart_between, uptime_word, usb_word
 from hwtool.state import Daemon
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.model import RestartEvidence
@@ -18,13 +18,16 @@ from hwtool_store.operations import OpRow
 
 
 async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
-    """What shows that the device did not restart: the bus's word, the chip's own register, or its host's.
+    """What shows that the device did not restart: the word of the bus, of the chip, of its USB device or of its host.
 
     May read one clean register; one that does not answer says nothing.
     """
     told = await device.worker.boot_evidence(device.spec.address)
     if told is None and device.contract.restart is not None:
         told = await _shown(daemon, device, device.contract.restart)
+    if told is None and device.spec.restarts_with_usb:
+        number = device.worker.enumeration()
+        told = None if number is None else usb_word(number, daemon.boot_id)
     if told is None and device.spec.restarts_with_host:
         return host_word(daemon.boot_id)
     return told

@@ -1,6 +1,7 @@
 """What shows that a device did not restart: the words that rows keep, and what two of them say together. Pure.
 
     host:BOOT                    it restarts with its host, whose boot id this is
+    usb:BUS-NUMBER:BOOT          it is a USB device, which gets a new number each time it is enumerated
     counter:VALUE                a register that is another one after each restart: a count of them, or a nonce
     uptime:MS:UNIT:WRAP:NS:BOOT  how long it runs, in units of UNIT ms, modulo WRAP ms; seen at CLOCK_BOOTTIME
     cause:FLAG:WHO               whether a flag stands that a restart sets; WHO: `alone` where nobody else can clear it
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 Restart = Literal["same", "reset", "silent"]
-KINDS: Final = ("nonce", "host", "counter", "uptime", "cause")
+KINDS: Final = ("nonce", "host", "usb", "counter", "uptime", "cause")
 OWN_NONCE: Final = "nonce"
 NEVER_MS: Final = 10 * 365 * 86_400_000  # a counter that wraps after ten years does not in practice
 CLOCKS_DIFFER: Final = 0.02  # of the time between two looks: a chip's own clock is not the host's
@@ -30,6 +31,11 @@ def kind_of(evidence: str) -> str:
 def host_word(boot_id: str) -> str:
     """The word of a device that restarts with its host."""
     return f"host:{boot_id}"
+
+
+def usb_word(enumeration: str, boot_id: str) -> str:
+    """The word of a device that is a USB device; numbers begin anew with the host."""
+    return f"usb:{enumeration}:{boot_id}"
 
 
 def counter_word(value: int) -> str:

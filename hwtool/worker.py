@@ -30,6 +30,7 @@ from hwtool_registers.bus import (
     Answer,
     Bus,
     Closes,
+    HasNode,
     Hears,
     Line,
     Message,
@@ -40,6 +41,7 @@ from hwtool_registers.bus import (
     Testifies,
     Transfer,
 )
+from hwtool_registers.buses.usb_nodes import enumeration_of
 from hwtool_registers.plan import UNLIMITED_BYTES
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
@@ -82,6 +84,10 @@ class BusWorker:
         self._quarantine: asyncio.Task[None] | None = None
         self._until_s = 0.0
         self._wedged: asyncio.Future[Any] | None = None
+
+    def enumeration(self) -> str | None:
+        """Which enumeration of a USB device the bus's node belongs to; None where it is none, or is gone."""
+        return enumeration_of(self.bus.node) if isinstance(self.bus, HasNode) else None
 
     @property
     def longest_read_bytes(self) -> int:

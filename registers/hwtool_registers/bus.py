@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from hwtool_contracts.model import Space
@@ -174,6 +175,16 @@ class Opens(Protocol):
         Raises:
             OSError: absent (ENOENT, ENODEV, ENXIO, ECONNREFUSED), in use, or not permitted.
         """
+        ...
+
+
+@runtime_checkable
+class HasNode(Protocol):
+    """A bus behind a node of this host's."""
+
+    @property
+    def node(self) -> Path:
+        """The node, as it is named; it may be gone."""
         ...
 
 

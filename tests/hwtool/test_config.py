@@ -217,6 +217,11 @@ BROKEN: list[tuple[str, str, str]] = [
         "path: a number that the next start may",
     ),
     ("baud of an i2c bus", NAME + I2CBUS + 'adapter = "a"\nbaud = 9600\n', "buses.b.baud: not a key of a bus of kind"),
+    (
+        "usb of a simulated bus",
+        NAME + SIM + GPIO + 'restarts = "with_usb"\n',
+        "devices.gpio.restarts: bus b has no node of a USB device",
+    ),
     ("tcp without a host", NAME + "[buses.b]\nkind = 'modbus-tcp'\n", "buses.b.host: key is missing"),
     ("port of a line", NAME + RTU + "port = 5020\n", "buses.b.port: not a key of a bus of kind modbus-rtu"),
     ("adapter of a line", NAME + RTU + 'adapter = "a"\n', "buses.b.adapter: not a key of a bus of kind"),

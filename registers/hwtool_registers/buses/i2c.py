@@ -112,6 +112,11 @@ class I2c:
         return self._settings.path or f"adapter {self._settings.adapter!r}"
 
     @property
+    def node(self) -> Path:
+        """The adapter's node, as it was found last."""
+        return self._node
+
+    @property
     def longest_read_bytes(self) -> int:
         """The block of SMBus: some adapters with full I2C take no longer read, and do not say so beforehand."""
         return MOST_OF_A_BLOCK

@@ -18,6 +18,7 @@ import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 import serial
@@ -115,6 +116,11 @@ class ModbusRtu:
         self._last_activity_s = float("-inf")
         bits = 11 / settings.baud
         self._gap_s = settings.gap_ms / 1000 if settings.gap_ms is not None else max(3.5 * bits, 0.00175)
+
+    @property
+    def node(self) -> Path:
+        """The port's node."""
+        return Path(self._settings.path)
 
     def open(self) -> None:
         """Open and lock the port.
