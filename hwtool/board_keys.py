@@ -83,8 +83,8 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "owner": Key("word", "shared: another program of this host writes to it too", words_of(Owner)),
         "restarts": Key(
             "word",
-            "with_host: it restarts exactly when this host does, so the host's boot id shows that it did not. with_usb: "
-            "it is the USB device behind the bus's node, so that the number of its enumeration shows both",
+            "with_host: it restarts exactly when this host does, so the host's boot id shows that it did not. "
+            "with_usb: it is the USB device behind the bus's node, so that the number of its enumeration shows both",
             words_of(Restarts),
         ),
         "on_loss": Key(
