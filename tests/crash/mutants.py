@@ -22,7 +22,7 @@ from tests.mutants import BARE, FEW_PLUGINS, SOURCES, copied, written
 
 LIMIT_S: Final = 600
 MATRIX: Final = ("tests.crash.matrix", "--once", "--only")
-POWER: Final = ("tests.crash.power.cut", "--every", "25", "--starts", "2")
+POWER: Final = ("tests.crash.power.cut", "--every", "60", "--starts", "2")
 PYTEST: Final = ("pytest", "-q", "-x", *FEW_PLUGINS)
 ABA: Final = (*PYTEST, "tests/hwtool/test_aba.py", "-k")
 FOUND: Final = 1  # the exit of every harness that has found something

@@ -64,7 +64,7 @@ def test_words_when_compared_then_as_the_table(before: str | None, now: str | No
 
 
 def test_kinds_when_told_apart_then_a_nonce_is_what_has_no_name() -> None:
-    words = [counter_word(1), up(1, 1), cause_word(True, True), host_word("x"), "0f3c", "nonce:1", "usb:1"]
+    words = [counter_word(1), up(1, 1), cause_word(True, True), host_word("x"), "0f3c", "nonce:1", "line:1"]
     assert [kind_of(w) for w in words] == ["counter", "uptime", "cause", "host", "nonce", "nonce", "nonce"]
 
 

@@ -1,6 +1,6 @@
 """Runs inside the guest: carries the transfers it is told over a bus of the kernel's, and says what came of each.
 
-`python -m tests.rigs.carry ADAPTER TRANSFERS`: both JSON; the transfers as `as_object` shows them. No engine: Python is
+`python -m tests.rigs.carry WORK`: JSON, the transfers of each adapter as `as_object` shows them. No engine: Python is
 slow in there.
 """
 
@@ -13,18 +13,19 @@ from hwtool_registers.bus import Ambiguous, Confirmed, Rejected, from_object
 from hwtool_registers.buses.i2c import I2c, I2cSettings
 
 
-def main(adapter: str, transfers: str) -> None:
-    """Print one line for each transfer."""
-    bus = I2c(I2cSettings(adapter, None, 1000))
-    for shown in json.loads(transfers):
-        match bus.perform(from_object(shown)):
-            case Confirmed(data):
-                print(json.dumps(["confirmed", data.hex()]))
-            case Rejected(fault, proof):
-                print(json.dumps(["rejected", proof, fault]))
-            case Ambiguous(stage, fault):
-                print(json.dumps(["ambiguous", stage, fault]))
+def main(work: str) -> None:
+    """Print one line for each transfer, headed by its adapter."""
+    for adapter, transfers in json.loads(work).items():
+        bus = I2c(I2cSettings(adapter, None, 1000))
+        for shown in transfers:
+            match bus.perform(from_object(shown)):
+                case Confirmed(data):
+                    print(json.dumps([adapter, "confirmed", data.hex()]))
+                case Rejected(fault, proof):
+                    print(json.dumps([adapter, "rejected", proof, fault]))
+                case Ambiguous(stage, fault):
+                    print(json.dumps([adapter, "ambiguous", stage, fault]))
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1])

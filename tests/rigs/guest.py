@@ -9,7 +9,6 @@ Software emulation: Python is some twenty times slower in there than here.
 
 from __future__ import annotations
 
-import base64
 import lzma
 import os
 import re
@@ -47,9 +46,8 @@ for d in proc sys dev; do $B mount --move /$d /new/$d; done
 $B mount -t tmpfs run /new/run; $B mkdir /new/run/out; $B mount -t 9p -o cache=none,$O out /new/run/out
 $B ip link set lo up
 [ ! -e /new/sys/class/net/eth0 ] || { $B ip addr add 10.0.2.15/24 dev eth0; $B ip link set eth0 up; }
-$B sed -n 's/.*rig.command=\\([^ ]*\\).*/\\1/p' /new/proc/cmdline | $B base64 -d > /new/run/command
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
-$B chroot /new /bin/sh /run/command > /new/run/out/said 2>&1
+$B chroot /new /bin/sh /run/out/command > /new/run/out/said 2>&1
 echo $? > /new/run/out/code
 $B sync; $B poweroff -f
 """
@@ -81,7 +79,8 @@ def built(directory: Path) -> Path:
     Raises:
         OSError: the kernel package cannot be had.
     """
-    if (directory / "initrd").exists():
+    made_of = directory / "init"
+    if (directory / "initrd").exists() and made_of.exists() and made_of.read_text() == INIT:
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
@@ -98,6 +97,7 @@ def built(directory: Path) -> Path:
         (directory / "vmlinux").write_bytes(_elf_of(next((tree / "boot").glob("vmlinuz-*")).read_bytes()))
         _initramfs(tree, directory / "initrd.new")
     (directory / "initrd.new").rename(directory / "initrd")
+    made_of.write_text(INIT)
     return directory
 
 
@@ -201,8 +201,8 @@ def booted(directory: Path, command: str, chips: Sequence[int] = (), forward: in
     with tempfile.TemporaryDirectory() as scratch:
         out, trace = Path(scratch) / "out", Path(scratch) / "trace"
         out.mkdir()
+        (out / "command").write_text(command)
         words = "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr random.trust_cpu=on"
-        words += f" rig.command={base64.b64encode(command.encode()).decode()}"
         words += f" rig.chips={','.join(map(hex, chips))}" if chips else ""
         shared = "security_model=none,multidevs=remap"
         line = [

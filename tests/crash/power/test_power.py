@@ -35,14 +35,15 @@ def test_power_when_cut_at_any_moment_then_nothing_sent_looks_fresh_and_every_an
     assert (int(told[1]) >= 30, int(told[2]) >= 1000, int(told[3])) == (True, True, 30)
 
 
-FOUND: Final = {"NORMAL": "SENT WITHOUT INTENT", "OFF": "SENT WITHOUT INTENT", "reply": "ANSWERED, NOT DURABLE"}
+# NORMAL in place of EXTRA is one of the defects of tests.crash.mutants, in the product itself
+FOUND: Final = {"OFF": "SENT WITHOUT INTENT", "reply": "ANSWERED, NOT DURABLE"}
 
 
 @needs_compiler
 @pytest.mark.timeout(LIMIT_S + 20)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_power_when_the_store_has_a_defect_that_kills_cannot_see_then_it_is_found(fault: str) -> None:
-    ended = cut("--every", "40", "--starts", "0", "--fault", fault)
+    ended = cut("--every", "80", "--starts", "0", "--fault", fault)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert FOUND[fault] in ended.stdout, ended.stdout
 

@@ -24,7 +24,7 @@ from tests.crash.simulation.histories import History, played
 
 TOP: Final = Path(__file__).parents[3]
 LIMIT: Final = 600  # histories, until a defect must have been found
-SHARE: Final = 150
+SHARE: Final = 40
 
 
 def fingerprint(first: int, number: int) -> str:
