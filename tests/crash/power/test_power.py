@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 
 from tests.crash.disk.sweep import compiler
-from tests.crash.power.cut import FAULTS
 from tests.crash.power.images import Disk, Event, parsed
 
 TOP: Final = Path(__file__).parent.parent.parent.parent
@@ -41,7 +40,7 @@ FOUND: Final = {"OFF": "SENT WITHOUT INTENT", "reply": "ANSWERED, NOT DURABLE"}
 
 @needs_compiler
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FOUND)
 def test_power_when_the_store_has_a_defect_that_kills_cannot_see_then_it_is_found(fault: str) -> None:
     ended = cut("--every", "80", "--starts", "0", "--fault", fault)
     assert ended.returncode == 1, ended.stdout + ended.stderr
