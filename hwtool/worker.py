@@ -32,6 +32,7 @@ from hwtool_registers.bus import (
     Closes,
     HasNode,
     Hears,
+    Limits,
     Line,
     Message,
     Opens,
@@ -92,7 +93,7 @@ class BusWorker:
     @property
     def longest_read_bytes(self) -> int:
         """The most that one read of the bus may bring, as far as it says."""
-        return int(getattr(self.bus, "longest_read_bytes", UNLIMITED_BYTES))  # see Limits in the bus contract
+        return self.bus.longest_read_bytes if isinstance(self.bus, Limits) else UNLIMITED_BYTES
 
     async def begin(self) -> str | None:
         """Open the bus at the start of the daemon; answers why it is absent, None if it is there.

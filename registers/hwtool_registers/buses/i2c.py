@@ -22,7 +22,7 @@ from typing import Final
 
 from smbus2 import I2cFunc, SMBus, i2c_msg
 
-from hwtool_contracts.model import Space
+from hwtool_contracts.model import Crc, Space
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
@@ -37,13 +37,14 @@ from hwtool_registers.bus import (
 )
 from hwtool_registers.buses.i2c_nodes import DEV, SYSFS, name_of, node_of, owner_of
 from hwtool_registers.buses.i2c_proof import NOT_SENT, UNLISTED, Adapter, adapter_of, answer_of
+from hwtool_registers.crc import crc8
 
 # linux/i2c-dev.h; smbus2 has no names for these two
 I2C_RETRIES: Final = 0x0701
 I2C_TIMEOUT: Final = 0x0702  # in units of 10 ms
 MOST_BYTES: Final = 8192  # of one message: i2c-dev's own limit
 MOST_OF_A_BLOCK: Final = 32
-PEC_POLY: Final = 0x07
+PEC: Final = Crc(poly=0x07, init=0, word_bytes=MOST_BYTES)  # over the whole message
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,7 @@ class Unsayable(ValueError):
 
 def packet_error_code(data: bytes) -> int:
     """The CRC-8 of SMBus (x^8 + x^2 + x + 1, initial 0) over a message from its address on."""
-    crc = 0
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = ((crc << 1) ^ PEC_POLY) & 0xFF if crc & 0x80 else crc << 1
-    return crc
+    return crc8(PEC, data)
 
 
 def bytes_of(transfer: RegisterRead | RegisterWrite | Message) -> tuple[bytes, int]:

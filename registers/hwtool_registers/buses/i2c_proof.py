@@ -1,8 +1,7 @@
 """What an error of Linux's i2c shows: which errno of which adapter proves that the device did not act. Pure.
 
 A NACK at the address proves it: the device took nothing. But most drivers give the same errno for a NACK at a data
-byte, and then nothing is proved for a write: the device may have acted on what it had taken. A read is another matter:
-the master acknowledges its data, so that a NACK can only have come before the device gave any.
+byte, and then nothing is proved: the device may have acted on what it had taken.
 
 | adapter | errno | shows |
 |---|---|---|
@@ -12,6 +11,7 @@ the master acknowledges its data, so that a NACK can only have come before the d
 | any other, i801 too | any | nothing: there ENXIO is a NACK at any byte, and a device that held the clock too long |
 
 After a repeated start an address NACK proves nothing of what was written before it: an opcode may have been executed.
+The offset of a register read is no opcode: it sets a pointer that the next access sets anew.
 
 Source: Linux drivers/i2c/algos/i2c-algo-bit.c (bit_doAddress, sendbytes) and drivers/i2c/i2c-stub.c (stub_xfer).
 """
@@ -36,19 +36,17 @@ class Adapter:
     Attributes:
         name: a part of its name in sysfs.
         absent: errno of an address that nobody acknowledges, and of nothing else.
-        no_read: errno that a read gets only before the device has given any data.
         why: where this is known from.
     """
 
     name: str
     absent: frozenset[int] = frozenset()
-    no_read: frozenset[int] = frozenset()
     why: str = ""
 
 
 ADAPTERS: Final = (
-    Adapter("i2c-gpio", frozenset({errno.ENXIO}), frozenset({errno.ENXIO}), "i2c-algo-bit: ENXIO at the address alone"),
-    Adapter("SMBus stub driver", frozenset({errno.ENODEV}), frozenset({errno.ENODEV}), "i2c-stub: looked up first"),
+    Adapter("i2c-gpio", frozenset({errno.ENXIO}), "i2c-algo-bit: ENXIO at the address alone"),
+    Adapter("SMBus stub driver", frozenset({errno.ENODEV}), "i2c-stub: looked up first"),
 )
 UNLISTED: Final = Adapter("")
 
@@ -64,12 +62,7 @@ def answer_of(adapter: Adapter, transfer: RegisterRead | RegisterWrite | Message
     fault = f"{name} ({os.strerror(number)})"
     if number == errno.EOPNOTSUPP:
         return Rejected(f"the adapter cannot do this: {fault}", NOT_SENT)
-    match transfer:
-        case RegisterRead() if number in adapter.no_read:
-            return Rejected(f"no acknowledge: {fault}", ADDRESS_NACK)
-        case RegisterWrite() if number in adapter.absent:
-            return Rejected(f"no acknowledge at the address: {fault}", ADDRESS_NACK)
-        case Message() if number in adapter.absent and not (transfer.write and transfer.read_bytes):
-            return Rejected(f"no acknowledge at the address: {fault}", ADDRESS_NACK)
-        case _:
-            return Ambiguous(Sent.DATA, fault)
+    may_have_executed = isinstance(transfer, Message) and transfer.write and transfer.read_bytes
+    if number in adapter.absent and not may_have_executed:
+        return Rejected(f"no acknowledge at the address: {fault}", ADDRESS_NACK)
+    return Ambiguous(Sent.DATA, fault)
