@@ -29,7 +29,7 @@ from hwtool_registers.bus import (
 )
 from hwtool_registers.buses.i2c import I2c, I2cSettings, packet_error_code
 from hwtool_registers.buses.i2c_nodes import node_of
-from tests.registers.fake_kernel import RETRIES, SMBUS_ALONE, TIMEOUT, Cells, FakeKernel, installed, owned
+from tests.registers.fake_kernel import PEC, RETRIES, SMBUS_ALONE, TIMEOUT, Cells, FakeKernel, installed, owned
 
 NAME: Final = "i2c-gpio of a test"
 PLAIN: Final = "some adapter"
@@ -201,6 +201,26 @@ def test_pec_when_it_fits_or_not_then_the_value_or_a_doubt(kernel: FakeKernel, b
     assert kernel.log[-1] == [("W", 0x20, b"\x10\x55" + bytes([packet_error_code(b"\x40\x10\x55")]))]
 
 
+def test_pec_when_the_adapter_speaks_smbus_alone_then_switched_on_and_off_for_the_transfer(
+    kernel: FakeKernel, bus: Make
+) -> None:
+    kernel.functions = SMBUS_ALONE
+    one = bus()
+    one.open()
+    kernel.set.clear()
+    for pec in (True, True, False):
+        assert one.perform(read(pec=pec)) == Confirmed(b"\x10")
+    assert kernel.set == [(PEC, 1), (PEC, 0)]
+
+
+def test_block_when_fewer_bytes_came_than_were_asked_for_then_no_value(kernel: FakeKernel, bus: Make) -> None:
+    kernel.functions = SMBUS_ALONE
+    kernel.spoil = lambda data: data[:-1]
+    answer = bus().perform(read(size=6))
+    assert isinstance(answer, Ambiguous)
+    assert answer.fault == "5 bytes came, 6 were asked for"
+
+
 def test_packet_error_code_when_of_a_known_message_then_as_the_standard_computes_it() -> None:
     assert packet_error_code(b"123456789") == 0xF4  # CRC-8/SMBUS, the catalogue's check value
 
@@ -247,6 +267,7 @@ def test_adapter_when_its_number_changes_then_it_is_found_by_its_name(
     assert "vanished" in gone.fault
     assert node_of(NAME, tmp_path / "sys", tmp_path / "dev").name == "i2c-9"
     assert one.perform(read()) == Confirmed(b"\x10")
+    assert one.node.name == "i2c-9"
 
 
 def test_node_when_it_is_none_of_i2c_then_refused_and_its_descriptor_is_given_back(
@@ -275,6 +296,9 @@ def test_quiesce_when_called_then_it_waits_and_sends_nothing(kernel: FakeKernel,
     one = I2c(I2cSettings(NAME, None), tmp_path / "sys", tmp_path / "dev", lambda: 10.0, slept.append)
     one.quiesce(10.5)
     assert (slept, kernel.log) == ([0.5], [])
+    absent = I2c(I2cSettings("another", None), tmp_path / "sys", tmp_path / "dev", lambda: 10.0, slept.append)
+    with pytest.raises(OSError, match="no i2c adapter is called 'another'"):
+        absent.quiesce(10.0)
 
 
 @pytest.mark.parametrize("transfer", [read(stop=True), read(pec=True), write(), OPCODE])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import socket
 import struct
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Ambiguous, Confirmed, Line, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_registers.buses import modbus_tcp
 from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
 
 READ: Final = RegisterRead(17, Space.HOLDING, 5, 4, 1, 3)
@@ -51,16 +54,11 @@ class Server:
             except OSError:
                 return
             self.connections += 1
-            with line:
-                while request := line.recv(300):
+            with line, contextlib.suppress(OSError):  # hung up, by either side
+                while line.fileno() >= 0 and (request := line.recv(300)):
                     self.got.append(request)
                     script = self.scripts.pop(0) if self.scripts else silence
-                    try:
-                        script(int.from_bytes(request[:2], "big"), line)
-                    except OSError:
-                        break
-                    if line.fileno() < 0:
-                        break
+                    script(int.from_bytes(request[:2], "big"), line)
 
 
 def says(pdu: bytes, unit: int = 17, protocol: int = 0) -> Script:
@@ -87,6 +85,11 @@ def in_pieces(number: int, line: socket.socket) -> None:
 
 def half(number: int, line: socket.socket) -> None:
     line.sendall(frame(number, GOOD)[:-2])
+
+
+def half_and_hangs_up(number: int, line: socket.socket) -> None:
+    half(number, line)
+    line.close()
 
 
 @pytest.fixture
@@ -150,6 +153,35 @@ def test_reply_when_it_is_not_the_right_one_then_ambiguous_and_the_request_is_no
     assert len(server.got) == 1
 
 
+@pytest.mark.parametrize("script", [hangs_up, half_and_hangs_up, says(GOOD, protocol=1)])
+def test_connection_when_nothing_behind_can_be_trusted_then_the_next_request_has_one_of_its_own(
+    server: Server, script: Script
+) -> None:
+    server.scripts = [script, says(GOOD)]
+    bus = bus_to(server)
+    assert isinstance(bus.perform(READ), Ambiguous)
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    assert (len(server.got), server.connections) == (2, 2)
+
+
+def test_request_when_sending_it_fails_then_in_doubt_and_the_next_one_on_a_connection_of_its_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        monkeypatch.undo()
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    server.scripts = [says(GOOD)]
+    bus = bus_to(server)
+    bus.open()
+    monkeypatch.setattr(socket.socket, "sendall", fails)
+    answer = bus.perform(WRITE)
+    assert isinstance(answer, Ambiguous)
+    assert (answer.stage, "Broken pipe" in answer.fault) == (Sent.DATA, True)
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    until(lambda: server.connections == 2)
+
+
 def test_exception_when_it_proves_that_nothing_happened_then_rejected(server: Server) -> None:
     server.scripts = [says(b"\x86\x02")]
     answer = bus_to(server).perform(WRITE)
@@ -211,11 +243,15 @@ def test_request_when_no_frame_can_say_it_then_not_sent(server: Server) -> None:
     assert (answer.proof, server.got) == ("not-sent", [])
 
 
-def test_server_when_it_is_gone_then_port_not_opened_and_back_when_it_is(server: Server) -> None:
-    bus = ModbusTcp(TcpSettings("127.0.0.1", free_port(), RESPONSE_MS))
+def test_server_when_it_is_gone_then_port_not_opened_and_back_when_it_is() -> None:
+    port = free_port()
+    bus = ModbusTcp(TcpSettings("127.0.0.1", port, RESPONSE_MS))
     answer = bus.perform(WRITE)
     assert isinstance(answer, Rejected)
     assert answer.proof == "port-not-opened"
+    with socket.create_server(("127.0.0.1", port)):
+        bus.open()
+        bus.close()
 
 
 def test_transfer_when_it_is_not_of_modbus_then_not_sent(server: Server) -> None:
@@ -224,24 +260,45 @@ def test_transfer_when_it_is_not_of_modbus_then_not_sent(server: Server) -> None
     assert (answer.proof, server.got) == ("not-sent", [])
 
 
-def test_quiesce_when_something_came_then_it_is_dropped_and_the_line_kept(server: Server) -> None:
-    server.scripts = [silence, says(GOOD)]
+@pytest.mark.parametrize(("late", "connections"), [(frame(1, GOOD), 1), (b"junk" * 4, 2)])
+def test_quiesce_when_something_came_then_it_is_dropped_and_a_line_out_of_step_with_it(
+    server: Server, late: bytes, connections: int
+) -> None:
+    may_say, said = threading.Event(), threading.Event()
+
+    def is_late(_: int, line: socket.socket) -> None:
+        may_say.wait(10)
+        line.sendall(late)
+        said.set()
+
+    server.scripts = [is_late, says(GOOD)]
     bus = bus_to(server)
     first = bus.perform(READ)
     assert first == Ambiguous(Sent.REPLY, f"no reply within {RESPONSE_MS} ms")
+    may_say.set()
+    assert said.wait(10)
     bus.quiesce(time.monotonic())
     assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
-    assert server.connections == 1
+    assert server.connections == connections
 
 
-def test_server_when_it_babbles_then_quiesce_says_so_and_does_not_last_for_ever(server: Server) -> None:
-    def babble(_: int, line: socket.socket) -> None:
-        line.sendall(frame(9, GOOD) * 2000)
+def test_server_when_it_babbles_then_it_is_not_listened_to_for_ever_and_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modbus_tcp, "MAX_DRAINS", 3)
+    said = threading.Event()
+
+    def babble(number: int, line: socket.socket) -> None:
+        line.sendall(frame(number, GOOD) + frame(9, GOOD) * 2000)
+        said.set()
 
     server.scripts = [babble]
     bus = bus_to(server)
-    assert isinstance(bus.perform(READ), Ambiguous)
+    assert bus.perform(READ) == Confirmed(b"\x00\x01\x00\x02")
+    assert said.wait(10)
+    assert not bus.alive()
     bus.quiesce(time.monotonic())
+    until(lambda: server.connections == 2)
 
 
 def test_slave_when_it_is_pymodbus_then_it_understands_us_and_executes_each_once(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ OWN: Final[dict[str, tuple[Transfer, list[str]]]] = {
     "and back": (read(HERE, 4), ["confirmed", "77"]),
     "a block": (write(HERE, 16, bytes(range(1, 33))), ["confirmed", ""]),
     "and its end": (read(HERE, 47), ["confirmed", "20"]),
+    "and back at once": (read(HERE, 16, 32), ["confirmed", bytes(range(1, 33)).hex()]),
+    "more than there is": (read(HERE, 0xFC, 8), ["ambiguous", "reply"]),  # the stub answers with 4 bytes
     "nobody": (write(ABSENT, 0, b"\x01"), ["rejected", "address-nack"]),
 }
 

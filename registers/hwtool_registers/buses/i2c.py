@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from smbus2 import I2cFunc, SMBus, i2c_msg
+from smbus2.smbus2 import I2C_SLAVE, I2C_SMBUS, I2C_SMBUS_I2C_BLOCK_DATA, I2C_SMBUS_READ, i2c_smbus_ioctl_data
 
 from hwtool_contracts.model import Crc, Space
 from hwtool_registers.bus import (
@@ -78,6 +79,21 @@ def bytes_of(transfer: RegisterRead | RegisterWrite | Message) -> tuple[bytes, i
             return offset.to_bytes(size, "big") + transfer.data, 0
         case Message(write=write, read_bytes=read_bytes):
             return write, read_bytes
+
+
+def read_block(bus: SMBus, address: int, offset: int, size: int) -> bytes:
+    """An I2C block read: the bytes that came, which may be fewer than asked for.
+
+    smbus2's own gives zeros for those that did not come, since it does not look at the length that the kernel answers.
+    """
+    node = bus.fd or 0
+    fcntl.ioctl(node, I2C_SLAVE, address)
+    bus.address = address  # smbus2 sets it only where it takes it to be another
+    asked = i2c_smbus_ioctl_data.create(I2C_SMBUS_READ, offset, I2C_SMBUS_I2C_BLOCK_DATA)
+    block = asked.data.contents.block
+    block[0] = size
+    fcntl.ioctl(node, I2C_SMBUS, asked)
+    return bytes(block[1 : block[0] + 1])
 
 
 class I2c:
@@ -235,7 +251,7 @@ class I2c:
                 return Confirmed(bus.read_word_data(address, out[0]).to_bytes(2, "little"))
             case 1, _ if size <= MOST_OF_A_BLOCK and not transfer.pec:
                 self._need(bus, I2cFunc.SMBUS_READ_I2C_BLOCK, "i2c block read")
-                data = bytes(bus.read_i2c_block_data(address, out[0], size))
+                data = read_block(bus, address, out[0], size)
                 if len(data) != size:
                     return Ambiguous(Sent.REPLY, f"{len(data)} bytes came, {size} were asked for")
                 return Confirmed(data)

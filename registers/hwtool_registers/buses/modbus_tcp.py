@@ -102,7 +102,7 @@ class ModbusTcp:
             raise OSError(number, f"{self._place} cannot be reached: {error}") from error
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._line, self._came = line, b""
+        self._line = line
 
     def close(self) -> None:
         """Hang up."""
