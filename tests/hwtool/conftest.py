@@ -21,6 +21,7 @@ from hwtool_contracts.errors import parse
 from hwtool_contracts.messages import Result
 from hwtool_contracts.model import Register
 from hwtool_registers.bus import as_object
+from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
 from hwtool_sim.faults import Fault, FaultKind
@@ -301,6 +302,19 @@ class Play:
 def play(tmp_path: Path) -> Play:
     """One life of a daemon, its store below tmp_path."""
     return Play(tmp_path)
+
+
+@pytest.fixture
+def buses_are(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[SimBus]], None]:
+    """Have simulated buses be of a kind with members of its own.
+
+    A method that a test puts on SimBus itself would outlive it: `isinstance` with a protocol remembers classes.
+    """
+
+    def use(kind: type[SimBus]) -> None:
+        monkeypatch.setattr("hwtool.buses.bus_of", lambda contracts: kind(bus_of(contracts).chips))
+
+    return use
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,13 +33,16 @@ def reads(lab: Lab) -> list[tuple[int, int]]:
 def test_dump_of_256_bytes_when_taken_then_the_fewest_transfers_that_contract_and_bus_allow(
     play: Play,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    buses_are: Callable[[type[SimBus]], None],
     moves: str,
     longest: int | None,
     wanted: list[tuple[int, int]],
 ) -> None:
+    class Limited(SimBus):
+        longest_read_bytes = longest
+
     if longest is not None:
-        monkeypatch.setattr(SimBus, "longest_read_bytes", longest, raising=False)
+        buses_are(Limited)
 
     async def life(lab: Lab) -> None:
         dump = await lab.ask("device.dump", device="toy")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from hwtool_sim.bus import SimBus
 from tests.hwtool.conftest import KEY, KEY2, Lab, Play, reg, toy_board
@@ -14,15 +13,18 @@ IDENTITY = "[identity]\nregister = 'WHO'\nequals = 0x42\n"
 
 
 def test_effect_when_the_other_side_has_hung_up_then_identified_anew_before_it_is_sent(
-    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    play: Play, tmp_path: Path, buses_are: Callable[[type[SimBus]], None]
 ) -> None:
     hung_up = [False]
-    monkeypatch.setattr(SimBus, "alive", lambda _: not hung_up[0], raising=False)
 
-    def opened(_: SimBus) -> None:
-        hung_up[0] = False
+    class HangsUp(SimBus):
+        def alive(self) -> bool:
+            return not hung_up[0]
 
-    monkeypatch.setattr(SimBus, "open", opened)
+        def open(self) -> None:
+            hung_up[0] = False
+
+    buses_are(HangsUp)
 
     async def life(lab: Lab) -> None:
         assert (await lab.ask("reg.write", register="toy.R", value=1, key=KEY)).ok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,18 @@ def test_buses_with_nodes_when_asked_then_they_name_them() -> None:
 
 
 def test_device_when_it_is_enumerated_anew_then_a_new_generation_and_its_register_was_set_back(
-    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buses_are: Callable[[type[SimBus]], None]
 ) -> None:
     number = ["3-17"]
+
+    class WithNode(SimBus):
+        node = Path("/dev/x")
+
+        def boot_evidence(self, address: int) -> None:
+            """A bus with a node tells nothing of its devices."""
+
     monkeypatch.setattr("hwtool.worker.enumeration_of", lambda _: number[0])
-    monkeypatch.setattr(SimBus, "node", Path("/dev/x"), raising=False)
-    monkeypatch.setattr(SimBus, "boot_evidence", lambda *_: None)
+    buses_are(WithNode)
 
     async def life(lab: Lab) -> None:
         object.__setattr__(lab.device().spec, "restarts_with_usb", True)
