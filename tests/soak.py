@@ -56,6 +56,7 @@ bus = "b"
 address = 0x21
 safe_state = [{{ register = "A", value = 0 }}]
 """
+CALLERS: Final = 6
 FAULTS: Final = ("request_lost", "reply_lost", "nack", "truncated", "corrupted", "reset", "foreign", "duplicated")
 FINAL: Final = ("applied", "satisfied", "not_applied", "partial", "lost", "superseded", "abandoned", "denied")
 
@@ -111,7 +112,7 @@ def requests(chance: random.Random) -> tuple[str, dict[str, Any]]:
             return "device.safe_state", {"device": device}
 
 
-def caller(number: int, daemon: RunningDaemon, until_s: float, seed: int, told: Told) -> None:
+def caller(number: int, daemon: RunningDaemon, until_s: float, seed: int, told: Told, pause_s: float) -> None:
     """Ask, remember what was told, and ask again under the same key now and then."""
     chance = random.Random(seed * 1000 + number)
     keys: list[tuple[str, str, dict[str, Any]]] = []
@@ -132,7 +133,7 @@ def caller(number: int, daemon: RunningDaemon, until_s: float, seed: int, told: 
                         told.hear(key, client.ask(method, params))
                     else:
                         told.hear(key, client.ask(method, params | {"key": key, "deadline_ms": 3000}))
-                    time.sleep(chance.random() * 0.01)
+                    time.sleep(chance.random() * pause_s)
         except (ConnectionLost, NoDaemon, ProtocolError, OSError):
             time.sleep(0.05)
 
@@ -179,8 +180,12 @@ def disturber(simulator: Path, until_s: float, seed: int, counted: Counter[str])
         line.close()
 
 
-def soak(seconds: float, seed: int, callers: int = 6, kills: bool = True) -> tuple[Told, Counter[str], int]:
-    """Run one soak; answers what was told, the faults planned and the kills. An AssertionError where it ends badly."""
+def soak(seconds: float, seed: int, pause_s: float = 0.01) -> tuple[Told, Counter[str], int]:
+    """Run one soak; answers what was told, the faults planned and the kills. An AssertionError where it ends badly.
+
+    Args:
+        pause_s: the longest that a caller thinks between two requests.
+    """
     with tempfile.TemporaryDirectory(prefix="hw-", dir="/tmp") as name:
         folder = Path(name)
         (folder / "toy.toml").write_text(CONTRACT)
@@ -193,12 +198,14 @@ def soak(seconds: float, seed: int, callers: int = 6, kills: bool = True) -> tup
             RunningSimulator(folder / "board.toml", "--socket", str(folder / "sim")),
             RunningDaemon(text) as daemon,
         ):
-            threads = [threading.Thread(target=caller, args=(n, daemon, until_s, seed, told)) for n in range(callers)]
+            threads = [
+                threading.Thread(target=caller, args=(n, daemon, until_s, seed, told, pause_s)) for n in range(CALLERS)
+            ]
             threads.append(threading.Thread(target=settler, args=(daemon, until_s, seed + 1, told)))
             threads.append(threading.Thread(target=disturber, args=(folder / "sim", until_s, seed + 2, faults)))
             for thread in threads:
                 thread.start()
-            while kills and time.monotonic() < until_s - 5:
+            while time.monotonic() < until_s - 5:
                 time.sleep(min(5 + 5 * chance.random(), max(0.1, until_s - 5 - time.monotonic())))
                 daemon.kill()
                 killed += 1

@@ -22,7 +22,7 @@ from tests.mutants import BARE, FEW_PLUGINS, SOURCES, copied, written
 
 LIMIT_S: Final = 600
 MATRIX: Final = ("tests.crash.matrix", "--once", "--only")
-POWER: Final = ("tests.crash.power.cut", "--every", "60", "--starts", "2")
+POWER: Final = ("tests.crash.power.cut", "--every", "60", "--until", "ANSWERED")
 PYTEST: Final = ("pytest", "-q", "-x", *FEW_PLUGINS)
 ABA: Final = (*PYTEST, "tests/hwtool/test_aba.py", "-k")
 FOUND: Final = 1  # the exit of every harness that has found something
@@ -80,8 +80,9 @@ DEFECTS: Final = (
     Defect(
         "a rule reads today's contract",
         "hwtool/recovery.py",
-        "            now[name] = await _read(shown, device)\n",
-        "            now[name] = await device.look(name)\n",
+        '    for name, shown in facts(row)["observables"].items():\n',
+        '    for name, shown in facts(row)["observables"].items():\n'
+        "        now[name] = await device.look(name)\n        continue\n",
         (*PYTEST, "tests/hwtool/test_recovery.py", "-k", "contract_is_edited"),
     ),
     Defect(

@@ -131,12 +131,12 @@ def test_method_when_called_in_this_state_and_mode_then_as_the_table_says(
     tmp_path: Path, mode: Mode, state: State
 ) -> None:
     wrong: list[str] = []
+    board = matrix_board(tmp_path, mode)
 
     async def one(method: str, role: Role, number: int) -> None:
         clock = FakeClock()
         directory = tmp_path / f"store-{number}"
-        reread = matrix_board(tmp_path, mode)
-        engine = await Engine.start(reread, directory, clock, allow_unsafe=True, reread=lambda: reread)
+        engine = await Engine.start(board, directory, clock, allow_unsafe=True, reread=lambda: board)
         lab = Lab(engine, clock, directory)
         try:
             found = await to_work_on(lab)

@@ -291,8 +291,14 @@ class Report:
     violations: list[str] = field(default_factory=list)
 
 
-def judged(events: list[Event], scratch: Path, seed: int, every: int, starts: int) -> Report:
-    """Build the images of every moment and look at each once; `every`: of the moments only each n-th."""
+def judged(events: list[Event], scratch: Path, seed: int, every: int, starts: int, until: str | None = None) -> Report:
+    """Build the images of every moment and look at each once.
+
+    Args:
+        every: of the moments only each n-th.
+        starts: images on which a daemon really starts.
+        until: ends with the first violation that says this; for a defect that must be found.
+    """
     chance, disk, promised = random.Random(seed), Disk(), Promised()
     report = Report(len(events), sum(e.kind == "S" for e in events))
     seen: set[bytes] = set()
@@ -313,6 +319,8 @@ def judged(events: list[Event], scratch: Path, seed: int, every: int, starts: in
             seen.add(digest.digest())
             report.images += 1
             report.violations += [f"moment {number}: {fault}" for fault in broken(image, promised, scratch)]
+            if until is not None and any(until in violation for violation in report.violations):
+                return report
             known = Promised(set(promised.dispatched), dict(promised.answered))
             fresh.append((image, known))
     for image, known in chance.sample(fresh, min(starts, len(fresh))):
@@ -321,7 +329,7 @@ def judged(events: list[Event], scratch: Path, seed: int, every: int, starts: in
     return report
 
 
-def run(fault: str | None, seed: int, every: int, starts: int) -> Report:
+def run(fault: str | None, seed: int, every: int, starts: int, until: str | None) -> Report:
     """Compile the shim, play the scene once, and judge what a power cut may leave of it."""
     found = compiler()
     if found is None:
@@ -338,7 +346,7 @@ def run(fault: str | None, seed: int, every: int, starts: int) -> Report:
         command = [sys.executable, "-m", "tests.crash.power.cut", *words]
         subprocess.run(command, env={**os.environ, "LD_PRELOAD": str(shim)}, check=True)
         events = parsed((directory / "record").read_bytes(), str(directory / "store"))
-        return judged(events, Path(images) / "image", seed, every, starts)
+        return judged(events, Path(images) / "image", seed, every, starts, until)
 
 
 def main() -> int:
@@ -348,13 +356,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="of the moments only each n-th")
     parser.add_argument("--starts", type=int, default=30, help="images on which a daemon really starts")
+    parser.add_argument("--until", help="end with the first violation that says this")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside is not None:
         inside(arguments.inside, arguments.fault)
         return 0
     began_s = time.monotonic()
-    report = run(arguments.fault, arguments.seed, arguments.every, arguments.starts)
+    report = run(arguments.fault, arguments.seed, arguments.every, arguments.starts, arguments.until)
     for sentence in report.violations[:20]:
         print(sentence)
     kinds = Counter(sentence.partition(": ")[2].partition(":")[0] for sentence in report.violations)

@@ -42,7 +42,7 @@ FOUND: Final = {"OFF": "SENT WITHOUT INTENT", "reply": "ANSWERED, NOT DURABLE"}
 @pytest.mark.timeout(LIMIT_S + 20)
 @pytest.mark.parametrize("fault", FOUND)
 def test_power_when_the_store_has_a_defect_that_kills_cannot_see_then_it_is_found(fault: str) -> None:
-    ended = cut("--every", "80", "--starts", "0", "--fault", fault)
+    ended = cut("--every", "80", "--starts", "0", "--fault", fault, "--until", FOUND[fault])
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert FOUND[fault] in ended.stdout, ended.stdout
 
