@@ -18,6 +18,7 @@ from hwtool.resolve import Resolved, resolve_read, resolve_safe_state, resolve_u
 from hwtool.runs import Runs
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence, resolve_sequence, sequence_content
+from hwtool_contracts.effects import When
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import ReadEffectfulParams, SafeStateParams, SequenceParams, UpdateParams, WriteParams
 from hwtool_store import operations
@@ -176,6 +177,7 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
         raise DomainError(Code.UNAVAILABLE, "the daemon is stopping", reason="stopping", retry_after_ms=1000)
     check_read_only(daemon, request)
     check_verified(request, devices)
+    check_repeating(request)
     check_policy(daemon, request)
     await Runs(daemon).check(request.caller, request.run, effectful=True)
     await _check_seen_store(daemon, request, devices)
@@ -210,6 +212,24 @@ def check_verified(request: Request, devices: tuple[Device, ...]) -> None:
             )
             hint = 'verify it on the bench and say so in `verified`, or have the board say unverified = "allow"'
             raise DomainError(Code.REFUSED, message, hint=hint, rule="unverified", register=device.name, field=None)
+
+
+def check_repeating(request: Request) -> None:
+    """Refuse what must happen once where something below the daemon may send it again by itself.
+
+    Raises:
+        DomainError: refused (`bus_repeats`).
+    """
+    for touch in () if request.safe else permission.touched(understood(request)):
+        bus, change = touch.device.worker.spec, touch.change
+        harmless = change is not None and change.judged.repeat is When.YES
+        if not bus.may_repeat or touch.use == "read" or harmless:
+            continue
+        name = f"{touch.device.name}.{touch.register.name}"
+        does = "reading it" if change is None else change.judged.effect.value
+        message = f"{name}: bus {bus.name} may send a request again by itself, and {does} a second time is not harmless"
+        hint = f"have what is behind {bus.name} send each request once, then take may_repeat out of the board"
+        raise DomainError(Code.REFUSED, message, hint=hint, rule="bus_repeats", register=name, field=None)
 
 
 def check_policy(daemon: Daemon, request: Request) -> None:

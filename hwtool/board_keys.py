@@ -42,6 +42,16 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "parity": Key("word", "modbus-rtu; default none", ("none", "even", "odd")),
         "stop_bits": Key("integer", "modbus-rtu: 1 or 2; default 1"),
         "gap_ms": Key("integer", "modbus-rtu: silence before a frame; default 3.5 characters, at least 1.75 ms"),
+        "echo": Key(
+            "flag",
+            "modbus-rtu: the adapter hears what it sends, as on an RS-485 pair whose receiver stays on: each request "
+            "must come back before its reply; default false",
+        ),
+        "may_repeat": Key(
+            "flag",
+            "something below may send a request again by itself (a gateway with retries, an adapter's firmware): reads "
+            "with effects, and writes whose repeat is not harmless, are refused there; default false",
+        ),
         "response_ms": Key("integer", "how long a device may take to answer, 1 to 60000; default 200"),
         "reply_lifetime_ms": Key(
             "integer", "after an ambiguous answer nothing is sent for this long; default three times `response_ms`"

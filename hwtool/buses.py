@@ -43,6 +43,7 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
                 stop_bits=spec.stop_bits,
                 response_ms=spec.response_ms,
                 gap_ms=spec.gap_ms,
+                echo=spec.echo,
             )
             return ModbusRtu(settings)
         case "modbus-tcp":

@@ -39,7 +39,7 @@ KEYS_OF: Final = {
     "adapter": ("i2c",),
     "host": ("modbus-tcp",),
     "port": ("modbus-tcp",),
-    **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms"), ("modbus-rtu",)),
+    **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms", "echo"), ("modbus-rtu",)),
     **dict.fromkeys(("process", "socket"), ("sim",)),
 }
 UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+)")
@@ -90,6 +90,8 @@ class BusSpec:
         reply_lifetime_ms: how long after an ambiguous answer a late reply may still arrive.
         transfer_limit_ms: past this a transfer is given up and the bus counts as wedged.
         read_attempts: how often a clean read is sent in all, before its error is told.
+        echo: its adapter hears what it sends itself.
+        may_repeat: something below may send a request again by itself: only what may be repeated goes there.
     """
 
     name: str
@@ -109,6 +111,8 @@ class BusSpec:
     adapter: str | None = None
     host: str | None = None
     port: int = 502
+    echo: bool = False
+    may_repeat: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -318,6 +322,8 @@ def _bus(name: str, table: Table) -> BusSpec:
         gap_ms=table.integer("gap_ms", low=0, high=10_000),
         transfer_limit_ms=table.integer("transfer_limit_ms", low=1, high=600_000) or 10 * response_ms,
         read_attempts=table.integer("read_attempts", low=1, high=10) or 1,
+        echo=bool(table.flag("echo", False)),
+        may_repeat=bool(table.flag("may_repeat", False)),
     )
     if spec.transfer_limit_ms < spec.response_ms:
         table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")

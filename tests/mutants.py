@@ -46,6 +46,7 @@ class Mutant(NamedTuple):
 KEYED = "tests/hwtool/test_keyed.py::"
 SAFE = "tests/hwtool/test_safe_state.py::"
 RECONCILED = "tests/hwtool/test_reconciliation.py::"
+MODBUS = "tests/registers/test_modbus.py::"
 BURSTS = "tests/hwtool/test_bursts.py::"
 TCP = "tests/registers/test_modbus_tcp.py::"
 I2C = "tests/registers/test_i2c.py::"
@@ -168,14 +169,14 @@ MUTANTS = [
         "registers/hwtool_registers/buses/modbus_pdu.py",
         "(code in PROVES_IF_ATOMIC and atomic)",
         "code in PROVES_IF_ATOMIC",
-        "tests/registers/test_modbus.py::test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
+        MODBUS + "test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
     ),
     Mutant(
         "the proof table: a device failure proves nothing",
         "registers/hwtool_registers/buses/modbus_pdu.py",
         "PROVES_ALWAYS: Final = frozenset({0x06})",
         "PROVES_ALWAYS: Final = frozenset({0x06, 0x04})",
-        "tests/registers/test_modbus.py::test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
+        MODBUS + "test_proof_table_when_an_exception_comes_then_only_these_show_non_execution",
     ),
     Mutant(
         "an exception of the bus is ambiguous, not a failure",
@@ -1210,6 +1211,18 @@ MUTANTS = [
         '    if restart == "silent" and left == rule.level_reset:\n',
         "    if False:\n",
         "tests/hwtool/test_outcome.py"),
+    Mutant("what must happen once does not go where it may be sent again", "hwtool/admission.py",
+        "    check_repeating(request)\n",
+        "",
+        "tests/hwtool/test_repeating_bus.py"),
+    Mutant("a line with somebody else's settings is not written to", "registers/hwtool_registers/buses/modbus.py",
+        "            if termios.tcgetattr(port.fileno()) != self._line:\n",
+        "            if False:\n",
+        MODBUS + "test_line_when_another_program_changed_its_settings_then_nothing_is_sent_and_it_is_opened_anew"),
+    Mutant("a line that hears itself must hear the request", "registers/hwtool_registers/buses/modbus.py",
+        "        if heard != request:\n",
+        "        if False:\n",
+        MODBUS + "test_line_when_its_adapter_hears_itself_then_the_echo_must_be_the_request"),
 ]  # fmt: skip
 
 

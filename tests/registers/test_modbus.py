@@ -150,8 +150,8 @@ def slave() -> Iterator[Slave]:
     it.close()
 
 
-def line(slave: Slave, response_ms: int = 150) -> ModbusRtu:
-    return ModbusRtu(RtuSettings(slave.path, response_ms=response_ms))
+def line(slave: Slave, response_ms: int = 150, echo: bool = False) -> ModbusRtu:
+    return ModbusRtu(RtuSettings(slave.path, response_ms=response_ms, echo=echo))
 
 
 REPLY = framed(bytes.fromhex("11030400010002"))
@@ -233,13 +233,16 @@ def test_line_when_the_port_is_absent_then_proved_not_sent(tmp_path: Path) -> No
 class Vanishing:
     """A port whose device is gone: every call raises what the kernel says then."""
 
-    def fileno(self) -> int:
-        raise OSError(9, "gone")
-
-    def __init__(self, at: str) -> None:
+    def __init__(self, at: str, bus: ModbusRtu) -> None:
+        self._terminal = pty.openpty()
+        bus._port = self  # type: ignore[assignment]
+        bus._line = termios.tcgetattr(self.fileno())
         self.at = at
         self.timeout: float | None = None
         self.closed = False
+
+    def fileno(self) -> int:
+        return self._terminal[1]
 
     def reset_input_buffer(self) -> None:
         if self.at == "reset":
@@ -258,6 +261,8 @@ class Vanishing:
 
     def close(self) -> None:
         self.closed = True
+        for handle in self._terminal:
+            os.close(handle)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +272,8 @@ class Vanishing:
 def test_line_when_the_device_vanishes_then_only_before_sending_it_is_proved_hc044(
     at: str, kind: type, stage: Sent | None
 ) -> None:
-    bus, port = ModbusRtu(RtuSettings("/dev/none")), Vanishing(at)
-    bus._port = port  # type: ignore[assignment]
+    bus = ModbusRtu(RtuSettings("/dev/none"))
+    port = Vanishing(at, bus)
     answer = bus.perform(WRITE)
     assert type(answer) is kind
     assert getattr(answer, "stage", None) is stage
@@ -278,20 +283,64 @@ def test_line_when_the_device_vanishes_then_only_before_sending_it_is_proved_hc0
 
 def test_line_when_it_never_falls_silent_then_quiesce_gives_up() -> None:
     bus = ModbusRtu(RtuSettings("/dev/none"))
-    bus._port = Vanishing("babble")  # type: ignore[assignment]
+    port = Vanishing("babble", bus)
     with pytest.raises(OSError, match="does not fall silent"):
         bus.quiesce(0)
+    port.close()
 
 
 def test_line_when_the_device_vanishes_while_it_is_drained_then_the_next_try_opens_it_anew(slave: Slave) -> None:
-    bus, port = line(slave), Vanishing("read")
-    bus._port = port  # type: ignore[assignment]
+    bus = line(slave)
+    port = Vanishing("read", bus)
     with pytest.raises(OSError, match="vanished"):
         bus.quiesce(0)
     assert port.closed
     bus.quiesce(0)  # it is back
     slave.script = [[REPLY]]
     assert isinstance(bus.perform(READ), Confirmed)
+    bus.close()
+
+
+def test_line_when_another_program_changed_its_settings_then_nothing_is_sent_and_it_is_opened_anew(
+    slave: Slave,
+) -> None:
+    slave.script = [[REPLY], [REPLY]]
+    bus = line(slave)
+    assert isinstance(bus.perform(READ), Confirmed)
+    ours = termios.tcgetattr(slave._near)
+    others = list(ours)
+    others[4] = others[5] = termios.B1200
+    termios.tcsetattr(slave._near, termios.TCSANOW, others)
+    answer = bus.perform(WRITE)
+    assert isinstance(answer, Rejected)
+    assert (answer.proof, "settings were changed" in answer.fault) == ("port-vanished", True)
+    assert len(slave.requests) == 1
+    assert isinstance(bus.perform(READ), Confirmed)
+    assert termios.tcgetattr(slave._near) == ours
+    bus.close()
+
+
+ASKED = request_of(READ)
+ECHOES: list[tuple[list[bytes], type, Sent | None, str]] = [
+    ([ASKED, REPLY], Confirmed, None, ""),
+    ([ASKED[:3], ASKED[3:] + REPLY[:2], REPLY[2:]], Confirmed, None, ""),
+    ([ASKED], Ambiguous, Sent.REPLY, "no reply"),
+    ([], Ambiguous, Sent.DATA, "did not echo the request: nothing"),
+    ([REPLY], Ambiguous, Sent.DATA, f"did not echo the request: {REPLY[: len(ASKED)].hex()}"),  # an adapter without
+    ([b"\xff" + ASKED[1:], REPLY], Ambiguous, Sent.DATA, "did not echo"),  # somebody else was sending too
+]
+
+
+@pytest.mark.parametrize(("pieces", "kind", "stage", "text"), ECHOES)
+def test_line_when_its_adapter_hears_itself_then_the_echo_must_be_the_request(
+    slave: Slave, pieces: list[bytes], kind: type, stage: Sent | None, text: str
+) -> None:
+    slave.script = [pieces]
+    bus = line(slave, echo=True)
+    answer = bus.perform(READ)
+    assert (type(answer), getattr(answer, "stage", None)) == (kind, stage)
+    assert text in getattr(answer, "fault", "")
+    assert slave.requests == [ASKED]
     bus.close()
 
 

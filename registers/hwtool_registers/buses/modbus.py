@@ -7,6 +7,9 @@ Source: Modbus over Serial Line V1.02, 2.5.1 (RTU framing).
 
 A reply later than the quarantine cannot be told from the reply to the next request of the same form: RTU has no
 transaction number. That is a limit of the protocol, not of this file.
+
+Before each frame the settings of the line are looked at: a program that changed them since it was opened (which the
+locks do not keep root from) has it closed, with nothing sent, and opened anew.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import serial
 
@@ -46,6 +49,8 @@ class RtuSettings:
     Attributes:
         response_ms: how long a device may take to begin and end its reply.
         gap_ms: silence before a frame; None: 3.5 characters.
+        echo: the adapter hears itself, as on an RS-485 pair whose receiver stays on: each request comes back before
+            its reply, and must be the same.
     """
 
     path: str
@@ -54,6 +59,7 @@ class RtuSettings:
     stop_bits: int = 1
     response_ms: int = 1000
     gap_ms: float | None = None
+    echo: bool = False
 
 
 def crc16(data: bytes) -> int:
@@ -113,6 +119,7 @@ class ModbusRtu:
         self._clock = clock
         self._sleep = sleep
         self._port: serial.Serial | None = None
+        self._line: list[Any] = []  # the settings of the open line, as termios gives them
         self._last_activity_s = float("-inf")
         bits = 11 / settings.baud
         self._gap_s = settings.gap_ms / 1000 if settings.gap_ms is not None else max(3.5 * bits, 0.00175)
@@ -149,9 +156,10 @@ class ModbusRtu:
             raise OSError(*error.args) from error  # it vanished while it was opened
         try:
             fcntl.ioctl(port.fileno(), termios.TIOCEXCL)
-        except OSError:
+            self._line = termios.tcgetattr(port.fileno())
+        except (OSError, termios.error) as error:
             port.close()
-            raise
+            raise OSError(*error.args) from error
         self._port = port
 
     def close(self) -> None:
@@ -180,6 +188,10 @@ class ModbusRtu:
             return Rejected("the port is closed", "port-not-opened")
         try:
             self._wait_for_gap()
+            if termios.tcgetattr(port.fileno()) != self._line:
+                self.close()
+                told = "its settings were changed by another program since it was opened"
+                return Rejected(f"{self._settings.path}: {told}; nothing was sent", "port-vanished")
             port.reset_input_buffer()
         except (OSError, termios.error) as error:
             self.close()
@@ -190,12 +202,16 @@ class ModbusRtu:
         except (OSError, termios.error) as error:
             self.close()
             return Ambiguous(Sent.DATA, f"writing failed: {error}")
+        deadline_s = self._clock() + self._settings.response_ms / 1000
         try:
-            reply = self._receive(port, _reply_bytes(transfer))
+            heard = self._heard(port, len(request), deadline_s) if self._settings.echo else request
+            reply = self._receive(port, _reply_bytes(transfer), deadline_s) if heard == request else b""
         except (OSError, termios.error) as error:
             self.close()
             return Ambiguous(Sent.REPLY, f"reading failed: {error}")
         self._last_activity_s = self._clock()
+        if heard != request:
+            return Ambiguous(Sent.DATA, f"the line did not echo the request: {heard.hex() or 'nothing'} came back")
         if not reply:
             return Ambiguous(Sent.REPLY, f"no reply within {self._settings.response_ms} ms")
         return answer_of(transfer, reply)
@@ -205,9 +221,16 @@ class ModbusRtu:
         if rest_s > 0:
             self._sleep(rest_s)
 
-    def _receive(self, port: serial.Serial, expected_bytes: int) -> bytes:
+    def _heard(self, port: serial.Serial, sent_bytes: int, deadline_s: float) -> bytes:
+        """The line's echo of what was sent, as far as it comes in time."""
+        heard = b""
+        while len(heard) < sent_bytes and (rest_s := deadline_s - self._clock()) > 0:
+            port.timeout = rest_s
+            heard += port.read(sent_bytes - len(heard))
+        return heard
+
+    def _receive(self, port: serial.Serial, expected_bytes: int, deadline_s: float) -> bytes:
         """Collect bytes until the frame is whole or the response time is over; an exception frame has five."""
-        deadline_s = self._clock() + self._settings.response_ms / 1000
         frame = b""
         while len(frame) < expected_bytes:
             if len(frame) >= 5 and frame[1] & 0x80:
