@@ -1216,7 +1216,7 @@ MUTANTS = [
         "",
         "tests/hwtool/test_repeating_bus.py"),
     Mutant("a line with somebody else's settings is not written to", "registers/hwtool_registers/buses/modbus.py",
-        "            if termios.tcgetattr(port.fileno()) != self._line:\n",
+        "            if termios.tcgetattr(node) != self._line:\n",
         "            if False:\n",
         MODBUS + "test_line_when_another_program_changed_its_settings_then_nothing_is_sent_and_it_is_opened_anew"),
     Mutant("a line that hears itself must hear the request", "registers/hwtool_registers/buses/modbus.py",

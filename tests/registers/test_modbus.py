@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import serial
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Ambiguous, Confirmed, Line, RegisterRead, RegisterWrite, Rejected, Sent, Transfer
@@ -230,71 +229,75 @@ def test_line_when_the_port_is_absent_then_proved_not_sent(tmp_path: Path) -> No
     assert answer.proof == "port-not-opened"
 
 
-class Vanishing:
-    """A port whose device is gone: every call raises what the kernel says then."""
-
-    def __init__(self, at: str, bus: ModbusRtu) -> None:
-        self._terminal = pty.openpty()
-        bus._port = self  # type: ignore[assignment]
-        bus._line = termios.tcgetattr(self.fileno())
-        self.at = at
-        self.timeout: float | None = None
-        self.closed = False
-
-    def fileno(self) -> int:
-        return self._terminal[1]
-
-    def reset_input_buffer(self) -> None:
-        if self.at == "reset":
-            raise termios.error(5, "Input/output error")
-
-    def write(self, _: bytes) -> None:
-        if self.at == "write":
-            raise serial.SerialException("write failed: [Errno 5] Input/output error")
-
-    def flush(self) -> None: ...
-
-    def read(self, _: int) -> bytes:
-        if self.at == "babble":
-            return b"?"
-        raise serial.SerialException("device disconnected")
-
-    def close(self) -> None:
-        self.closed = True
-        for handle in self._terminal:
-            os.close(handle)
-
-
 @pytest.mark.parametrize(
     ("at", "kind", "stage"),
-    [("reset", Rejected, None), ("write", Ambiguous, Sent.DATA), ("read", Ambiguous, Sent.REPLY)],
+    [
+        ("before sending", Rejected, None),
+        ("while sending", Ambiguous, Sent.DATA),
+        ("before the reply", Ambiguous, Sent.REPLY),
+    ],
 )
 def test_line_when_the_device_vanishes_then_only_before_sending_it_is_proved_hc044(
-    at: str, kind: type, stage: Sent | None
+    monkeypatch: pytest.MonkeyPatch, at: str, kind: type, stage: Sent | None
 ) -> None:
-    bus = ModbusRtu(RtuSettings("/dev/none"))
-    port = Vanishing(at, bus)
+    far, near = pty.openpty()
+    tty.setraw(near)
+    bus = ModbusRtu(RtuSettings(os.ttyname(near), response_ms=2000))
+    bus.open()
+    os.close(near)
+
+    def broken(_: int) -> None:
+        raise termios.error(5, "Input/output error")
+
+    match at:
+        case "before sending":
+            os.close(far)
+        case "while sending":
+            monkeypatch.setattr(termios, "tcdrain", broken)
+        case _:
+            monkeypatch.setattr(termios, "tcdrain", lambda _: os.close(far))  # hung up as the frame is out
     answer = bus.perform(WRITE)
-    assert type(answer) is kind
-    assert getattr(answer, "stage", None) is stage
-    assert port.closed
-    assert isinstance(bus.perform(WRITE), Rejected)  # the dead descriptor is not used again
+    assert (type(answer), getattr(answer, "stage", None)) == (kind, stage), answer
+    assert bus._port is None  # the dead descriptor is not used again
+    if at == "before sending":
+        assert answer == Rejected(getattr(answer, "fault", ""), "port-vanished")
+        assert isinstance(bus.perform(WRITE), Rejected)
+    elif at == "while sending":
+        os.close(far)
 
 
-def test_line_when_it_never_falls_silent_then_quiesce_gives_up() -> None:
-    bus = ModbusRtu(RtuSettings("/dev/none"))
-    port = Vanishing("babble", bus)
+def test_line_when_it_takes_no_more_then_given_up_within_the_response_time_and_in_doubt(
+    monkeypatch: pytest.MonkeyPatch, slave: Slave
+) -> None:
+    bus = line(slave, response_ms=60)
+    bus.open()
+    monkeypatch.setattr(os, "write", lambda _node, data: min(2, len(data) - 1) if len(data) > 3 else 0)
+    monkeypatch.setattr("hwtool_registers.buses.modbus._ready", lambda *_: False)
+    answer = bus.perform(WRITE)
+    assert (type(answer), getattr(answer, "stage", None)) == (Ambiguous, Sent.DATA)
+    assert "takes no more; 6 bytes are left" in getattr(answer, "fault", "")
+
+
+def test_line_when_it_never_falls_silent_then_quiesce_gives_up(monkeypatch: pytest.MonkeyPatch, slave: Slave) -> None:
+    monkeypatch.setattr("hwtool_registers.buses.modbus.MAX_DRAINS", 5)
+    bus = line(slave)
+    bus.open()
+    for _ in range(30):
+        os.write(slave.far, b"?" * 100)
     with pytest.raises(OSError, match="does not fall silent"):
         bus.quiesce(0)
-    port.close()
+    bus.close()
 
 
 def test_line_when_the_device_vanishes_while_it_is_drained_then_the_next_try_opens_it_anew(slave: Slave) -> None:
-    bus = line(slave)
-    port = Vanishing("read", bus)
+    far, near = pty.openpty()
+    bus = ModbusRtu(RtuSettings(os.ttyname(near), response_ms=150))
+    bus.open()
+    os.close(near)
+    os.close(far)
     with pytest.raises(OSError, match="vanished"):
         bus.quiesce(0)
-    assert port.closed
+    bus._settings = RtuSettings(slave.path, response_ms=150)
     bus.quiesce(0)  # it is back
     slave.script = [[REPLY]]
     assert isinstance(bus.perform(READ), Confirmed)

@@ -17,6 +17,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import os
+import select
 import termios
 import time
 from collections.abc import Callable
@@ -62,13 +64,20 @@ class RtuSettings:
     echo: bool = False
 
 
+def _of_one_byte(crc: int) -> int:
+    for _ in range(8):
+        crc = (crc >> 1) ^ 0xA001 if crc & 1 else crc >> 1
+    return crc
+
+
+CRC_OF_BYTES: Final = tuple(map(_of_one_byte, range(256)))
+
+
 def crc16(data: bytes) -> int:
     """The CRC of a frame without its CRC."""
     crc = 0xFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ 0xA001 if crc & 1 else crc >> 1
+        crc = (crc >> 8) ^ CRC_OF_BYTES[(crc ^ byte) & 0xFF]
     return crc
 
 
@@ -99,6 +108,13 @@ def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
 
 def _reply_bytes(transfer: RegisterRead | RegisterWrite) -> int:
     return 5 + transfer.size_bytes if isinstance(transfer, RegisterRead) else 8
+
+
+def _ready(node: int, event: int, limit_s: float) -> bool:
+    """Whether there is something to be read, or room to write, within a time; also where the line is gone."""
+    line = select.poll()
+    line.register(node, event)
+    return bool(line.poll(max(0.0, 1000 * limit_s)))
 
 
 class ModbusRtu:
@@ -146,7 +162,6 @@ class ModbusRtu:
                 parity=parity[self._settings.parity],
                 stopbits=self._settings.stop_bits,
                 exclusive=True,
-                write_timeout=self._settings.response_ms / 1000,
             )
         except serial.SerialException as error:
             if error.errno in (errno.EAGAIN, errno.EBUSY):
@@ -186,27 +201,27 @@ class ModbusRtu:
         port = self._port
         if port is None:
             return Rejected("the port is closed", "port-not-opened")
+        node = port.fileno()
         try:
             self._wait_for_gap()
-            if termios.tcgetattr(port.fileno()) != self._line:
+            if termios.tcgetattr(node) != self._line:
                 self.close()
                 told = "its settings were changed by another program since it was opened"
                 return Rejected(f"{self._settings.path}: {told}; nothing was sent", "port-vanished")
-            port.reset_input_buffer()
+            termios.tcflush(node, termios.TCIFLUSH)
         except (OSError, termios.error) as error:
             self.close()
             return Rejected(f"{self._settings.path} vanished before sending: {error}", "port-vanished")
         try:
-            port.write(request)
-            port.flush()
+            self._send(node, request)
         except (OSError, termios.error) as error:
             self.close()
             return Ambiguous(Sent.DATA, f"writing failed: {error}")
         deadline_s = self._clock() + self._settings.response_ms / 1000
         try:
-            heard = self._heard(port, len(request), deadline_s) if self._settings.echo else request
-            reply = self._receive(port, _reply_bytes(transfer), deadline_s) if heard == request else b""
-        except (OSError, termios.error) as error:
+            heard = self._heard(node, len(request), deadline_s) if self._settings.echo else request
+            reply = self._receive(node, _reply_bytes(transfer), deadline_s) if heard == request else b""
+        except OSError as error:
             self.close()
             return Ambiguous(Sent.REPLY, f"reading failed: {error}")
         self._last_activity_s = self._clock()
@@ -221,26 +236,47 @@ class ModbusRtu:
         if rest_s > 0:
             self._sleep(rest_s)
 
-    def _heard(self, port: serial.Serial, sent_bytes: int, deadline_s: float) -> bytes:
+    def _send(self, node: int, request: bytes) -> None:
+        """Write the whole of a frame, and wait until it has left.
+
+        Raises:
+            OSError, termios.error: a part of it may have left.
+        """
+        deadline_s = self._clock() + self._settings.response_ms / 1000
+        while request:
+            request = request[os.write(node, request) :]  # the node does not block: it takes what it has room for
+            if request and not _ready(node, select.POLLOUT, deadline_s - self._clock()):
+                raise OSError(errno.ETIMEDOUT, f"the line takes no more; {len(request)} bytes are left")
+        termios.tcdrain(node)
+
+    def _came(self, node: int, most_bytes: int, deadline_s: float) -> bytes:
+        """What comes next, at most so much; nothing if the time is over first.
+
+        Raises:
+            OSError: the line is gone.
+        """
+        if not _ready(node, select.POLLIN, deadline_s - self._clock()):
+            return b""
+        came = os.read(node, most_bytes)
+        if not came:
+            raise OSError(errno.EIO, "the line was hung up")
+        return came
+
+    def _heard(self, node: int, sent_bytes: int, deadline_s: float) -> bytes:
         """The line's echo of what was sent, as far as it comes in time."""
         heard = b""
-        while len(heard) < sent_bytes and (rest_s := deadline_s - self._clock()) > 0:
-            port.timeout = rest_s
-            heard += port.read(sent_bytes - len(heard))
+        while len(heard) < sent_bytes and (came := self._came(node, sent_bytes - len(heard), deadline_s)):
+            heard += came
         return heard
 
-    def _receive(self, port: serial.Serial, expected_bytes: int, deadline_s: float) -> bytes:
+    def _receive(self, node: int, expected_bytes: int, deadline_s: float) -> bytes:
         """Collect bytes until the frame is whole or the response time is over; an exception frame has five."""
         frame = b""
-        while len(frame) < expected_bytes:
-            if len(frame) >= 5 and frame[1] & 0x80:
-                return frame
-            rest_s = deadline_s - self._clock()
-            if rest_s <= 0:
-                return frame
-            port.timeout = rest_s
-            # a frame comes in pieces; asking for five first keeps an exception from waiting for the time-out
-            frame += port.read((5 if len(frame) < 5 else expected_bytes) - len(frame))
+        while len(frame) < expected_bytes and not (len(frame) >= 5 and frame[1] & 0x80):
+            came = self._came(node, expected_bytes - len(frame), deadline_s)
+            if not came:
+                break
+            frame += came
         return frame
 
     def quiesce(self, until_s: float) -> None:
@@ -252,9 +288,9 @@ class ModbusRtu:
         port = self._port
         if port is not None:
             try:
-                port.timeout = self._gap_s
-                silent = any(not port.read(256) for _ in range(MAX_DRAINS))
-            except (OSError, termios.error) as error:
+                # whatever has come is read away, until nothing comes for a gap
+                silent = any(not self._came(port.fileno(), 256, self._clock() + self._gap_s) for _ in range(MAX_DRAINS))
+            except OSError as error:
                 self.close()  # or the one that comes back would never be opened
                 raise OSError(f"{self._settings.path} vanished: {error}") from error
             if not silent:
