@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.rigs.initramfs import packed
+from tests.rigs.wire import Part, transactions
+
 MODULES: Final = (
     *("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net"),
     *("i2c-dev", "i2c-i801", "i2c-stub", "lm75"),
@@ -62,7 +65,7 @@ class Ended(NamedTuple):
 
     code: int
     said: str
-    wire: list[list[tuple[str, int, bytes]]]
+    wire: list[list[Part]]
 
 
 def missing() -> str | None:
@@ -140,11 +143,7 @@ def _initramfs(tree: Path, target: Path) -> None:
     (version,) = (tree / "lib/modules").iterdir()
     (tree / "lib/modules").rename(root / "lib/modules")
     subprocess.run(["busybox", "depmod", "-b", root, version.name], check=True, capture_output=True)
-    names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
-    packed = subprocess.run(
-        ["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names, capture_output=True, check=True
-    )
-    target.write_bytes(packed.stdout)
+    target.write_bytes(packed(root))
 
 
 @dataclass
@@ -159,9 +158,9 @@ class Guest:
     process: subprocess.Popen[bytes]
     trace: Path
 
-    def wire(self) -> list[list[tuple[str, int, bytes]]]:
+    def wire(self) -> list[list[Part]]:
         """What has passed on QEMU's buses so far."""
-        return list(_transactions(self.trace.read_text(encoding="utf-8")))
+        return list(transactions(self.trace.read_text(encoding="utf-8")))
 
     def ended(self, limit_s: float = LIMIT_S) -> Ended:
         """Wait for the command's end.
@@ -233,19 +232,3 @@ def booted(directory: Path, command: str, chips: Sequence[int] = (), forward: in
         finally:
             process.kill()
             process.communicate()
-
-
-def _transactions(trace: str) -> Iterator[list[tuple[str, int, bytes]]]:
-    """What QEMU wrote down, from each start to its stop."""
-    parts: list[tuple[str, int, bytearray]] = []
-    for line in trace.splitlines():
-        begun = re.search(r"i2c_event (start|start_async)\(addr:(0x[0-9a-f]+)\)", line)
-        moved = re.search(r"i2c_(send|recv)\w* \w+\(addr:(0x[0-9a-f]+)\) data:(0x[0-9a-f]+)", line)
-        if begun is not None:
-            parts.append(("?", int(begun[2], 0), bytearray()))
-        elif moved is not None and parts:
-            _, address, data = parts[-1]
-            parts[-1] = ("W" if moved[1] == "send" else "R", address, data + bytes([int(moved[3], 0)]))
-        elif "finish" in line and parts:
-            yield [(kind, address, bytes(data)) for kind, address, data in parts]
-            parts = []

@@ -1,0 +1,125 @@
+"""Our I2C bus on an adapter with full I2C (i2c-imx) and QEMU's chips: combined messages, long offsets, a mux, absence.
+
+What was on the wire is told by QEMU, not by us; the two must agree byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import smbus2
+
+from hwtool_contracts.library import bundled
+from hwtool_contracts.model import Contract, Space
+from hwtool_registers.bus import Message, RegisterRead, RegisterWrite, Transfer, as_object
+from hwtool_registers.plan import Role, plan_read, plan_write
+from tests.rigs import arm
+from tests.rigs.arm import FIRST, SECOND, THIRD
+from tests.rigs.wire import Part
+
+TOP: Final = Path(__file__).parents[2]
+TEMPERATURE, EEPROM, REMOTE, CLOCK, LOCAL, EXPANDER, MUX, BEHIND, ABSENT = (
+    *(0x48, 0x52, 0x4C, 0x68, 0x18, 0x21, 0x70, 0x49),
+    0x33,
+)
+TREES: Final = {
+    "hwtool_contracts": TOP / "contracts/hwtool_contracts",
+    "hwtool_registers": TOP / "registers/hwtool_registers",
+    "smbus2": Path(smbus2.__file__).parent,
+    "tests/rigs": TOP / "tests/rigs",
+}
+
+
+def read(address: int, offset: int, size: int = 1, **more: Any) -> RegisterRead:
+    return RegisterRead(address, Space.MEMORY, offset, size, **more)
+
+
+def write(address: int, offset: int, data: bytes, **more: Any) -> RegisterWrite:
+    return RegisterWrite(address, Space.MEMORY, offset, data, **more)
+
+
+DONE: Final = ["confirmed", ""]
+LONG: Final = bytes(range(256)) + bytes(44)
+# The driver's time is over while it waits for an acknowledge: that is not told from one that came too late.
+NOBODY: Final = ["ambiguous", "data"]
+
+Case = tuple[str, str, Transfer, list[str], list[Part]]
+CASES: Final[tuple[Case, ...]] = (
+    # adapter, name, what is sent, how the answer begins, what QEMU saw
+    (FIRST, "a word", read(TEMPERATURE, 2, 2), ["confirmed", "4b00"],
+     [("W", TEMPERATURE, b"\2"), ("R", TEMPERATURE, b"\x4b\0")]),
+    (FIRST, "set it", write(TEMPERATURE, 3, b"\x50\0"), DONE, [("W", TEMPERATURE, b"\3\x50\0")]),
+    (FIRST, "and back", read(TEMPERATURE, 3, 2), ["confirmed", "5000"],
+     [("W", TEMPERATURE, b"\3"), ("R", TEMPERATURE, b"\x50\0")]),
+    (FIRST, "an offset of two bytes", write(EEPROM, 0x0123, b"abcdefgh", offset_bytes=2), DONE,
+     [("W", EEPROM, b"\1\x23abcdefgh")]),
+    (FIRST, "and back", read(EEPROM, 0x0123, 8, offset_bytes=2), ["confirmed", b"abcdefgh".hex()],
+     [("W", EEPROM, b"\1\x23"), ("R", EEPROM, b"abcdefgh")]),
+    (FIRST, "with a stop between", read(EEPROM, 0x0125, 2, offset_bytes=2, stop=True), ["confirmed", b"cd".hex()],
+     [("W", EEPROM, b"\1\x25"), ("R", EEPROM, b"cd")]),
+    (FIRST, "a raw message", Message(EEPROM, b"\1\x26", 1), ["confirmed", b"d".hex()],
+     [("W", EEPROM, b"\1\x26"), ("R", EEPROM, b"d")]),
+    (FIRST, "where it stands", Message(EEPROM, b"", 1), ["confirmed", b"e".hex()], [("R", EEPROM, b"e")]),
+    (FIRST, "a long write", write(EEPROM, 0x0200, LONG, offset_bytes=2), DONE, [("W", EEPROM, b"\2\0" + LONG)]),
+    (FIRST, "a long read", read(EEPROM, 0x0200, 300, offset_bytes=2), ["confirmed", LONG.hex()],
+     [("W", EEPROM, b"\2\0"), ("R", EEPROM, LONG)]),
+    (FIRST, "more than the kernel carries", read(EEPROM, 0, 8193, offset_bytes=2), ["rejected", "not-sent"], []),
+    (FIRST, "nobody to be read", read(ABSENT, 0x10), NOBODY, []),
+    (FIRST, "nobody to be written to", write(ABSENT, 0x10, b"\1"), NOBODY, []),
+    (SECOND, "the maker", read(REMOTE, 0xFE), ["confirmed", "55"], [("W", REMOTE, b"\xfe"), ("R", REMOTE, b"\x55")]),
+    (SECOND, "the part", read(LOCAL, 0xFD), ["confirmed", "21"], [("W", LOCAL, b"\xfd"), ("R", LOCAL, b"\x21")]),
+    (SECOND, "a byte", write(CLOCK, 8, b"\xa5"), DONE, [("W", CLOCK, b"\x08\xa5")]),
+    (SECOND, "and back", read(CLOCK, 8), ["confirmed", "a5"], [("W", CLOCK, b"\x08"), ("R", CLOCK, b"\xa5")]),
+    (THIRD, "all pins are outputs", write(EXPANDER, 3, b"\0"), DONE, [("W", EXPANDER, b"\3\0")]),
+    (THIRD, "an output", write(EXPANDER, 1, b"\x3c"), DONE, [("W", EXPANDER, b"\1\x3c")]),
+    (THIRD, "and back", read(EXPANDER, 1), ["confirmed", "3c"], [("W", EXPANDER, b"\1"), ("R", EXPANDER, b"\x3c")]),
+    (THIRD, "behind a closed mux", read(BEHIND, 2, 2), NOBODY, []),
+    (THIRD, "its channel", write(MUX, 0, b"\2", offset_bytes=0), DONE, [("W", MUX, b"\2")]),
+    (THIRD, "and back", read(MUX, 0, offset_bytes=0), ["confirmed", "02"], [("R", MUX, b"\2")]),
+    (THIRD, "behind the open mux", read(BEHIND, 2, 2), ["confirmed", "4b00"],
+     [("W", BEHIND, b"\2"), ("R", BEHIND, b"\x4b\0")]),
+    (THIRD, "closed again", write(MUX, 0, b"\0", offset_bytes=0), DONE, [("W", MUX, b"\0")]),
+    (THIRD, "and behind it nobody", read(BEHIND, 2, 2), NOBODY, []),
+)  # fmt: skip
+
+
+def by_contract(part: str, address: int, register: str, data: int) -> tuple[Contract, list[Transfer]]:
+    """What the plans of a bundled contract send to write a register and to read it."""
+    contract = bundled(part)
+    it = contract.registers[register]
+    plans = (plan_write(contract, address, [(it, data)], {}), plan_read(contract, address, [it], {}))
+    return contract, [step.transfer for plan in plans for step in plan.steps if step.role is Role.ACCESS]
+
+
+@pytest.fixture(scope="module")
+def board() -> Path:
+    """Kernel, device tree and initramfs, kept beside the checkout from run to run."""
+    why = arm.missing()
+    if why is not None:
+        pytest.skip(why)
+    try:
+        return arm.built(TOP / ".peers" / "arm")
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+def carried(board: Path, work: dict[str, list[Transfer]]) -> tuple[list[list[str]], list[Part]]:
+    """What came of transfers, by adapter in order, and what QEMU saw."""
+    words = json.dumps({adapter: [as_object(t) for t in transfers] for adapter, transfers in work.items()})
+    ended = arm.run(board, f"python3 -m tests.rigs.carry {shlex.quote(words)}\n", TREES)
+    assert ended.code == 0, ended.said
+    answers = [json.loads(line) for line in ended.said.splitlines() if line.startswith("[")]
+    return answers, [part for transaction in ended.wire for part in transaction]
+
+
+@pytest.mark.timeout(400)
+def test_imx_when_each_kind_of_transfer_is_carried_then_qemu_saw_exactly_that(board: Path) -> None:
+    work = {adapter: [t for a, _, t, _, _ in CASES if a == adapter] for adapter in arm.ADAPTERS}
+    answers, wire = carried(board, work)
+    for (adapter, name, _, wanted, _), answer in zip(CASES, answers, strict=True):
+        assert [answer[0], *answer[1 : 1 + len(wanted)]] == [adapter, *wanted], (name, answer)
+    assert wire == [part for *_, parts in CASES for part in parts]
