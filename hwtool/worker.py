@@ -69,7 +69,7 @@ class BusWorker:
 
     def __init__(self, spec: BusSpec, bus: Bus, clock: Clock) -> None:
         self.spec = spec
-        self.bus = bus
+        self.use(bus)
         self.lock = asyncio.Lock()
         self.sent = 0
         self.retries: Counter[str] = Counter()
@@ -86,6 +86,14 @@ class BusWorker:
         self._until_s = 0.0
         self._wedged: asyncio.Future[Any] | None = None
 
+    def use(self, bus: Bus) -> None:
+        """Carry transfers over this bus; what it can do is asked once: a protocol costs more than many a transfer."""
+        self.bus = bus
+        self._opens = bus if isinstance(bus, Opens) else None
+        self._hears = bus if isinstance(bus, Hears) else None
+        self._testifies = bus if isinstance(bus, Testifies) else None
+        self._limits = bus if isinstance(bus, Limits) else None
+
     def enumeration(self) -> str | None:
         """Which enumeration of a USB device the bus's node belongs to; None where it is none, or is gone."""
         return enumeration_of(self.bus.node) if isinstance(self.bus, HasNode) else None
@@ -93,7 +101,7 @@ class BusWorker:
     @property
     def longest_read_bytes(self) -> int:
         """The most that one read of the bus may bring, as far as it says."""
-        return self.bus.longest_read_bytes if isinstance(self.bus, Limits) else UNLIMITED_BYTES
+        return UNLIMITED_BYTES if self._limits is None else self._limits.longest_read_bytes
 
     async def begin(self) -> str | None:
         """Open the bus at the start of the daemon; answers why it is absent, None if it is there.
@@ -101,9 +109,9 @@ class BusWorker:
         Raises:
             OSError: it is there and cannot be had: in use by another program, or not permitted.
         """
-        if isinstance(self.bus, Opens):
+        if self._opens is not None:
             try:
-                await self._open(self.bus, BEGIN_LIMIT_S)
+                await self._open(self._opens, BEGIN_LIMIT_S)
             except OSError as error:
                 if error.errno not in ABSENT:
                     raise
@@ -125,13 +133,13 @@ class BusWorker:
         Raises:
             DomainError: `unavailable`, it is still absent, or wedged in being opened.
         """
-        if isinstance(self.bus, Hears) and self._absent is None and self._wedged is None:
-            self._absent = None if await self._alive(self.bus) else "the other side has hung up"
-        if self._absent is None or not isinstance(self.bus, Opens):
+        if self._hears is not None and self._absent is None and self._wedged is None:
+            self._absent = None if await self._alive(self._hears) else "the other side has hung up"
+        if self._absent is None or self._opens is None:
             return
         self.check()
         try:
-            await self._open(self.bus, self.spec.transfer_limit_ms / 1000)
+            await self._open(self._opens, self.spec.transfer_limit_ms / 1000)
         except OSError as error:
             self._absent = str(error)
             raise self._unavailable(f"absent: {error}", ABSENT_RETRY_MS) from error
@@ -322,8 +330,8 @@ class BusWorker:
 
     async def boot_evidence(self, address: int) -> str | None:
         """The device's word that it did not restart, None where the bus has none or cannot be reached."""
-        bus = self.bus
-        if not isinstance(bus, Testifies):
+        bus = self._testifies
+        if bus is None:
             return None
         if getattr(bus, "inline", False):
             try:

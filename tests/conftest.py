@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,23 @@ if "HWTOOL_COVERAGE" in os.environ:  # a worker of the gate: measured from befor
     import coverage
 
     os.environ["COVERAGE_PROCESS_START"] = os.environ["HWTOOL_COVERAGE"]
-    coverage.process_startup()
+    measuring: Any = coverage.process_startup()
     del os.environ["COVERAGE_PROCESS_START"]  # of this process alone: those that it starts are not measured
+else:
+    measuring = None
 
 from tests.bench import Bench, running_bench
+
+
+@pytest.fixture(autouse=True, scope="module")
+def measured_or_not(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Modules that say `UNMEASURED = True` do the same some thousand times: lines tell nothing of it, and cost half."""
+    left_out = measuring is not None and getattr(request.module, "UNMEASURED", False)
+    if left_out:
+        measuring.stop()
+    yield
+    if left_out:
+        measuring.start()
 
 
 @pytest.fixture

@@ -1204,7 +1204,7 @@ MUTANTS = [
         "        # another chip",
         RESTARTS + "test_rule_when_another_chip_was_put_there_then_its_register_settles_nothing"),
     Mutant("a connection that was hung up is opened before anything is looked at", "hwtool/worker.py",
-        "            self._absent = None if await self._alive(self.bus) else",
+        "            self._absent = None if await self._alive(self._hears) else",
         "            self._absent = None if True else",
         "tests/hwtool/test_hung_up.py"),
     Mutant("a level that a restart would leave proves nothing", "hwtool/reconciliation.py",

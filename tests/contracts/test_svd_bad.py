@@ -27,6 +27,8 @@ from tests.svd_text import (
     tags,
 )
 
+UNMEASURED = True
+
 GOOD = device(peripheral("P", register("R", 0, "", [field("F")]), register("S", 4)))
 BOMB = (
     '<?xml version="1.0"?><!DOCTYPE device [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">'

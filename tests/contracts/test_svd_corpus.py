@@ -26,6 +26,8 @@ from hwtool_contracts.overlay import lay_over
 from hwtool_contracts.toml_reader import Faults
 from tests.corpus import corpus_file, svd_files
 
+UNMEASURED = True
+
 # file: registers, fields, notices, registers or fields that state a read effect, that state a write effect
 FILES: dict[str, tuple[int, int, int, int, int]] = {
     "ARM_Example.svd": (33, 60, 0, 0, 0),

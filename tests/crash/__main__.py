@@ -64,7 +64,7 @@ HARNESSES: Final = (
     ),
     Harness(
         "power cut at every moment",
-        ("tests.crash.power.cut", "--every", "9"),
+        ("tests.crash.power.cut", "--every", "14"),
         1000,
         ("tests.crash.power.cut",),
         r"(\d+) images",

@@ -60,7 +60,7 @@ class SlowBus:
 
 def slow(lab: Lab, name: str) -> SlowBus:
     it = SlowBus(lab.bus(name))
-    lab.device(name).worker.bus = it
+    lab.device(name).worker.use(it)
     return it
 
 
@@ -230,7 +230,7 @@ def test_boot_evidence_when_it_hangs_then_the_bus_is_wedged_and_the_request_ends
     async def life(lab: Lab) -> None:
         worker: BusWorker = lab.device("gpio").worker
         bus = Hanging(lab.bus("gpio"))
-        worker.bus = bus
+        worker.use(bus)
         object.__setattr__(worker.spec, "transfer_limit_ms", 20)
         result = await lab.ask("reg.write", register="gpio.OLATA", value=1, key=KEY)
         assert (code_of(result), error_of(result)["reason"], worker.wedged) == ("unavailable", "wedged", True)

@@ -16,6 +16,8 @@ from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import AGENT, OPERATOR, FakeClock, Lab, effect, reg, toy_board
 from tests.permissions import APPROVERS, EVERY, MODES, STATES, Mode, Role, State, approvers_table, expected, table
 
+UNMEASURED = True
+
 TOP = Path(__file__).parent.parent.parent
 PARTS = (
     reg("A", 0, "fields.F = { bits = 0 }"),

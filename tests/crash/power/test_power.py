@@ -27,7 +27,7 @@ def cut(*words: str) -> subprocess.CompletedProcess[str]:
 @needs_compiler
 @pytest.mark.timeout(LIMIT_S + 20)
 def test_power_when_cut_at_any_moment_then_nothing_sent_looks_fresh_and_every_answer_is_on_disk() -> None:
-    ended = cut("--every", "9")
+    ended = cut("--every", "14")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     told = re.search(r"(\d+) syncs, (\d+) images, (\d+) starts, 0 violations", ended.stdout)
     assert told is not None, ended.stdout
