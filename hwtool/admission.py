@@ -206,7 +206,7 @@ def check_verified(request: Request, devices: tuple[Device, ...]) -> None:
         DomainError: refused (`unverified`).
     """
     for device in devices if not request.safe else ():
-        if device.spec.refuse_unverified and device.contract.verified is None:
+        if device.spec.refuse_unverified and not device.contract.on_a_part:
             message = (
                 f"{device.name}: contract {device.contract.part} was checked on no real part, and the board demands it"
             )

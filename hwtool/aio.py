@@ -292,6 +292,7 @@ class Client:
     settle = _awaited(calls.settle)
     hold = _awaited(calls.hold)
     release = _awaited(calls.release)
+    probe = _awaited(calls.probe)
     policy = _awaited(calls.policy)
     store_backup = _awaited(calls.store_backup)
     store_prune = _awaited(calls.store_prune)

@@ -18,7 +18,7 @@ def linted(board: Board) -> dict[str, Any]:
         silent, total = silence(spec.contract)
         told = {"device": name, "contract": spec.contract.part, "contract_digest": spec.contract.digest}
         devices.append(told | {"bus": spec.bus, "address": f"{spec.address:#04x}", "locus": spec.locus(bus)})
-        if spec.contract.verified is None and not bus.simulated:
+        if not spec.contract.on_a_part and not bus.simulated:
             warnings.append(f"devices.{name}: contract {spec.contract.part} was checked on no real part")
         if silent:
             warnings.append(f"devices.{name}: {silent} of {total} registers have an effect that nobody has said")

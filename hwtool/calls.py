@@ -404,6 +404,11 @@ def release(device: str, reason: str) -> Call[Result]:
     return Call("device.release", {"device": device, "reason": reason}, _whole)
 
 
+def probe(bus: str, address: int) -> Call[Result]:
+    """Ask one address where the board has no device whether anybody answers; once, and it may have an effect."""
+    return Call("bus.probe", {"bus": bus, "address": address}, _whole)
+
+
 def policy(
     register: str | None = None, *, who: str | None = None, groups: Sequence[str] | None = None, role: str | None = None
 ) -> Call[Object]:

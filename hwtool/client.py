@@ -188,6 +188,7 @@ class Client:
     settle = _blocking(calls.settle)
     hold = _blocking(calls.hold)
     release = _blocking(calls.release)
+    probe = _blocking(calls.probe)
     policy = _blocking(calls.policy)
     store_backup = _blocking(calls.store_backup)
     store_prune = _blocking(calls.store_prune)

@@ -33,6 +33,7 @@ from hwtool.metrics import Metrics
 from hwtool.operators import Operators, settled_by
 from hwtool.outcome import NeedsPerson
 from hwtool.policy import Caller
+from hwtool.probing import probe
 from hwtool.recovery import orphans, run_rules
 from hwtool.reloading import reload
 from hwtool.relocking import relock
@@ -60,6 +61,7 @@ from hwtool_contracts.messages import (
     OpWaitParams,
     PlanParams,
     PolicyShowParams,
+    ProbeParams,
     ReadEffectfulParams,
     ReadParams,
     ReasonParams,
@@ -296,6 +298,8 @@ class Engine:
                 return await self._operators.hold(caller, params)
             case HoldParams():
                 return await self._operators.release(caller, params)
+            case ProbeParams():
+                return await probe(daemon, caller, params)
             case PolicyShowParams():
                 return catalogue.policy(daemon, caller, params)
             case ReasonParams():

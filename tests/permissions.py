@@ -52,7 +52,8 @@ OPERATORS: Final = (
     "daemon.freeze",
     "daemon.thaw",
 )
-EVERY: Final = (*LOOKING, *PLANNING, *WRITING, *READING_WITH_EFFECTS, *SAFE, *OPERATORS)
+PROBING: Final = ("bus.probe",)
+EVERY: Final = (*LOOKING, *PLANNING, *WRITING, *READING_WITH_EFFECTS, *SAFE, *OPERATORS, *PROBING)
 
 
 def expected(method: str, role: Role, mode: Mode, state: State) -> str:
@@ -62,6 +63,9 @@ def expected(method: str, role: Role, mode: Mode, state: State) -> str:
     """
     if method in OPERATORS:
         return "done" if role == "operator" else "denied"
+    if method in PROBING:
+        stopped = {"frozen": "unavailable", "read-only": "denied"}
+        return stopped.get(state, "done") if role == "operator" else "denied"
     if method in LOOKING or method in SAFE:
         return "done"
     if state == "held":

@@ -97,7 +97,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "title": Key("text", "what it is", required=True),
         "source": Key("text", "the document it was written from", required=True),
         "owner": Key("word", "default of all registers", words_of(Owner)),
-        "verified": Key("text", "what the contract was checked against"),
+        "verified": Key("text", "what the contract was checked against; `a model: …` where that was no real part"),
         "access": Key("access", "how it is reached", required=True),
         "defaults": Key("defaults", "what registers have that do not say otherwise"),
         "registers": Key("register*", "registers by name"),

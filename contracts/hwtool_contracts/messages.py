@@ -339,6 +339,13 @@ class HoldParams(Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
+class ProbeParams(Struct, forbid_unknown_fields=True):
+    """`bus.probe`: one address of one bus, where the board has no device."""
+
+    bus: str
+    address: Annotated[int, Meta(ge=0, le=1023)]
+
+
 class ReasonParams(Struct, forbid_unknown_fields=True):
     """`daemon.freeze` and `daemon.thaw`."""
 
@@ -456,6 +463,7 @@ METHODS: Final[dict[str, Method]] = {
     "op.settle": Method(SettleParams, True, "End an unknown operation with a person's verdict."),
     "device.hold": Method(HoldParams, True, "Stop effectful requests to a device."),
     "device.release": Method(HoldParams, True, "Take a person's hold off a device."),
+    "bus.probe": Method(ProbeParams, True, "Ask one address where the board has no device whether anybody answers."),
     "policy.show": Method(PolicyShowParams, True, "The board's policy, and which rule decides about a register."),
     "store.backup": Method(StoreBackupParams, True, "Copy the store into a new file while it is in use."),
     "store.prune": Method(StorePruneParams, True, "Leave tombstones of old ended operations; their keys stay used."),

@@ -116,6 +116,7 @@ class Provenance:
 
 
 SILENT = Provenance(Basis.SILENT)
+A_MODEL = "a model: "  # how `verified` begins where no real part was checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -745,7 +746,7 @@ class Contract:
 
     Attributes:
         digest: `sha256:…` over the meaning of the file; comments and layout do not count.
-        verified: what the contract was checked against, or None.
+        verified: what the contract was checked against, or None; it begins with `a model: ` where that was no part.
         derived_from: cluster → the cluster that its registers were derived from; a review of one covers the other.
         index: where `places_of` keeps its index once it has been made.
     """
@@ -768,3 +769,8 @@ class Contract:
     sequences: Mapping[str, NamedSequence] = field(default_factory=dict)
     restart: RestartEvidence | None = None
     index: list[object] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    @property
+    def on_a_part(self) -> bool:
+        """Whether it was checked on a real part; a model of one (QEMU's, say) is none."""
+        return self.verified is not None and not self.verified.startswith(A_MODEL)

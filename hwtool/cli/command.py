@@ -39,6 +39,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "settle": ("hwtool.cli.operate", "settle"),
     "hold": ("hwtool.cli.operate", "hold"),
     "release": ("hwtool.cli.operate", "release"),
+    "probe": ("hwtool.cli.operate", "probe"),
     "approvals": ("hwtool.cli.operate", "approvals"),
     "approve": ("hwtool.cli.operate", "approve"),
     "deny": ("hwtool.cli.operate", "deny"),

@@ -1,4 +1,4 @@
-"""Verbs of operators: settle, hold, release, approvals, approve, deny, freeze, thaw; all on the operator's socket."""
+"""Verbs of operators: settle, hold, release, probe, approvals, approve, deny, freeze, thaw; for operators."""
 
 from __future__ import annotations
 
@@ -53,6 +53,28 @@ def release(device: str, reason: str, socket_: str | None, as_json: bool) -> Non
     """Take your hold off DEVICE; an unknown operation must be settled first."""
     with link(socket_, "operator") as client:
         finish(client.ask("device.release", {"device": device, "reason": reason}), as_json)
+
+
+def address_of(text: str) -> int:
+    """An address as it is typed: 0x48, 72."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        usage(f"probe: {text!r} is no address: 0x48 or 72")
+
+
+@click.command()
+@click.argument("bus")
+@click.argument("address")
+@socket_option
+@json_option
+def probe(bus: str, address: str, socket_: str | None, as_json: bool) -> None:
+    """Ask whether anybody answers at ADDRESS of BUS, where the board has no device; once, and nobody else is asked.
+
+    A byte is read (of a Modbus unit, holding register 0): nobody knows what that does to what sits there.
+    """
+    with link(socket_, "operator") as client:
+        finish(client.ask("bus.probe", {"bus": bus, "address": address_of(address)}), as_json)
 
 
 @click.command()

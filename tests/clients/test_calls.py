@@ -56,6 +56,7 @@ WHOLE: list[tuple[Call[Any], str]] = [  # every call with every parameter it has
     (calls.settle(1, "applied", "r"), "op.settle"),
     (calls.hold("d", "r"), "device.hold"),
     (calls.release("d", "r"), "device.release"),
+    (calls.probe("b", 0x33), "bus.probe"),
     (calls.policy("d.R", who="uid:1", groups=["g"], role="agent"), "policy.show"),
     (calls.store_backup("/tmp/copy.db"), "store.backup"),
     (calls.store_prune(1), "store.prune"),
@@ -99,7 +100,7 @@ def test_clients_when_compared_then_both_have_every_call() -> None:
 
 def test_calls_when_sorted_by_what_they_may_do_then_looks_are_those_without_key_and_change() -> None:
     changing = {m for m in METHODS if m.startswith(("approval.a", "approval.d", "daemon.", "run.", "lease.", "store."))}
-    changing |= {"op.settle", "device.hold", "device.release", "events.subscribe"}
+    changing |= {"op.settle", "device.hold", "device.release", "events.subscribe", "bus.probe"}
     keyed = {n for n, m in METHODS.items() if "key" in m.params.__struct_fields__} - {"op.get", "op.wait"}
     assert METHODS.keys() - changing - keyed == LOOKS
     assert {n for n, m in METHODS.items() if "run" in m.params.__struct_fields__} - changing == IN_RUN

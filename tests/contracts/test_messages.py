@@ -47,6 +47,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "op.settle": {"id": 3, "verdict": "applied", "reason": "seen"},
     "device.hold": {"device": "gpio", "reason": "look"},
     "device.release": {"device": "gpio", "reason": "done"},
+    "bus.probe": {"bus": "i2c0", "address": 0x33},
     "policy.show": {"register": "gpio.OLATA", "who": "uid:1000", "groups": ["staff"], "role": "operator"},
     "daemon.reload": {},
     "daemon.freeze": {"reason": "maintenance"},

@@ -65,6 +65,7 @@ def params_of(method: str, register: str, key: str, found: dict[str, Any]) -> di
         "op.settle": {"id": found["unknown"], "verdict": "not_applied", "reason": "looked"},
         "device.hold": {"device": "spare", "reason": "look"},
         "device.release": {"device": "spare", "reason": "done"},
+        "bus.probe": {"bus": "spare", "address": 0x33},
         "policy.show": {"register": "toy.A", "who": "uid:1000"},
         "store.backup": {"to": f"{found['folder']}/{key}.db"},
         "store.prune": {"keep": 1000},

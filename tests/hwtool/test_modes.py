@@ -97,6 +97,7 @@ def test_read_only_when_a_key_has_an_outcome_then_it_is_told(tmp_path: Path) -> 
     [
         ("", "unverified = 'refuse'", False),
         ("verified = 'a part on the bench'\n", "unverified = 'refuse'", True),
+        ("verified = 'a model: of the bench'\n", "unverified = 'refuse'", False),
         ("", "unverified = 'allow'", True),
         ("", "", True),
     ],

@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 import smbus2
 
 from hwtool_contracts.library import bundled
-from hwtool_contracts.model import Contract, Space
+from hwtool_contracts.model import Contract, Register, Space
+from hwtool_registers.bits import from_bytes
 from hwtool_registers.bus import Message, RegisterRead, RegisterWrite, Transfer, as_object
-from hwtool_registers.plan import Role, plan_read, plan_write
+from hwtool_registers.plan import Plan, pieces_of, plan_read, plan_write
 from tests.rigs import arm
 from tests.rigs.arm import FIRST, SECOND, THIRD
 from tests.rigs.wire import Part
@@ -87,39 +88,111 @@ CASES: Final[tuple[Case, ...]] = (
 )  # fmt: skip
 
 
-def by_contract(part: str, address: int, register: str, data: int) -> tuple[Contract, list[Transfer]]:
-    """What the plans of a bundled contract send to write a register and to read it."""
-    contract = bundled(part)
-    it = contract.registers[register]
-    plans = (plan_write(contract, address, [(it, data)], {}), plan_read(contract, address, [it], {}))
-    return contract, [step.transfer for plan in plans for step in plan.steps if step.role is Role.ACCESS]
+PAGES: Final = bytes(range(1, 49))  # over the ends of two pages of 32 bytes
+BY_CONTRACT: Final = {
+    # part → adapter, address, register, what is written, what QEMU must see of it
+    "at24c32": (FIRST, EEPROM, "DATA[24:48]", PAGES, [
+        ("W", EEPROM, b"\0\x18" + PAGES[:8]),
+        ("W", EEPROM, b"\0\x20" + PAGES[8:40]),
+        ("W", EEPROM, b"\0\x40" + PAGES[40:]),
+        ("W", EEPROM, b"\0\x18"), ("R", EEPROM, PAGES),
+    ]),
+    "pca9546": (THIRD, MUX, "CONTROL", b"\2", [("W", MUX, b"\2"), ("R", MUX, b"\2")]),
+}  # fmt: skip
+
+
+class Contracted(NamedTuple):
+    """A chip that is written and read as its bundled contract says.
+
+    Attributes:
+        writes, reads: the plans; the value must be the same afterwards.
+    """
+
+    contract: Contract
+    register: Register
+    value: int
+    writes: Plan
+    reads: Plan
+
+    @classmethod
+    def of(cls, part: str) -> Contracted:
+        """Its plans."""
+        _, address, name, data, _ = BY_CONTRACT[part]
+        contract = bundled(part)
+        register = contract.registers[name]
+        value = from_bytes(register, data)
+        writes = plan_write(contract, address, [(register, value)], {})
+        return cls(contract, register, value, writes, plan_read(contract, address, [register], {}))
+
+    def transfers(self) -> list[Transfer]:
+        """Everything that is sent, in order."""
+        return [step.transfer for plan in (self.writes, self.reads) for step in plan.steps]
+
+
+class Carried(NamedTuple):
+    """What came of everything, in one guest.
+
+    Attributes:
+        cases: the answers to CASES, headed by their adapters; contracted: those to each contract's transfers.
+        wire: what QEMU saw; wanted: what it must have seen.
+    """
+
+    cases: list[list[str]]
+    contracted: dict[str, list[list[str]]]
+    wire: list[Part]
+    wanted: list[Part]
 
 
 @pytest.fixture(scope="module")
-def board() -> Path:
-    """Kernel, device tree and initramfs, kept beside the checkout from run to run."""
+def carried() -> Carried:
+    """Everything in one guest; kernel and initramfs are kept beside the checkout from run to run."""
     why = arm.missing()
     if why is not None:
         pytest.skip(why)
     try:
-        return arm.built(TOP / ".peers" / "arm")
+        board = arm.built(TOP / ".peers" / "arm")
     except OSError as error:
         pytest.skip(str(error))
-
-
-def carried(board: Path, work: dict[str, list[Transfer]]) -> tuple[list[list[str]], list[Part]]:
-    """What came of transfers, by adapter in order, and what QEMU saw."""
+    work: dict[str, list[Transfer]] = {}
+    owners: list[str] = []  # of each answer: a part, or nothing for CASES
+    wanted: list[Part] = []
+    for adapter in arm.ADAPTERS:
+        cases = [case for case in CASES if case[0] == adapter]
+        work[adapter] = [transfer for _, _, transfer, _, _ in cases]
+        owners += [""] * len(cases)
+        wanted += [part for *_, parts in cases for part in parts]
+        for name, (place, _, _, _, parts) in BY_CONTRACT.items():
+            if place == adapter:
+                transfers = Contracted.of(name).transfers()
+                work[adapter] += transfers
+                owners += [name] * len(transfers)
+                wanted += parts
     words = json.dumps({adapter: [as_object(t) for t in transfers] for adapter, transfers in work.items()})
     ended = arm.run(board, f"python3 -m tests.rigs.carry {shlex.quote(words)}\n", TREES)
     assert ended.code == 0, ended.said
     answers = [json.loads(line) for line in ended.said.splitlines() if line.startswith("[")]
-    return answers, [part for transaction in ended.wire for part in transaction]
+    by_owner: dict[str, list[list[str]]] = {"": [], **{name: [] for name in BY_CONTRACT}}
+    for owner, answer in zip(owners, answers, strict=True):
+        by_owner[owner].append(answer)
+    return Carried(by_owner.pop(""), by_owner, [part for parts in ended.wire for part in parts], wanted)
 
 
 @pytest.mark.timeout(400)
-def test_imx_when_each_kind_of_transfer_is_carried_then_qemu_saw_exactly_that(board: Path) -> None:
-    work = {adapter: [t for a, _, t, _, _ in CASES if a == adapter] for adapter in arm.ADAPTERS}
-    answers, wire = carried(board, work)
-    for (adapter, name, _, wanted, _), answer in zip(CASES, answers, strict=True):
+def test_imx_when_each_kind_of_transfer_is_carried_then_answered_as_it_should_be(carried: Carried) -> None:
+    for (adapter, name, _, wanted, _), answer in zip(CASES, carried.cases, strict=True):
         assert [answer[0], *answer[1 : 1 + len(wanted)]] == [adapter, *wanted], (name, answer)
-    assert wire == [part for *_, parts in CASES for part in parts]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("part", BY_CONTRACT)
+def test_chip_when_its_bundled_contract_writes_and_reads_it_then_it_holds_that(carried: Carried, part: str) -> None:
+    chip = Contracted.of(part)
+    assert [kind for _, kind, *_ in carried.contracted[part]] == ["confirmed"] * len(chip.transfers())
+    came = [bytes.fromhex(data) for _, _, data in carried.contracted[part][len(chip.writes.steps) :]]
+    assert pieces_of(chip.reads, chip.contract, came) == {chip.register.name: [chip.value]}
+    assert "QEMU" in (chip.contract.verified or "")
+
+
+@pytest.mark.timeout(400)
+def test_qemu_when_asked_then_it_saw_exactly_what_was_sent(carried: Carried) -> None:
+    assert carried.wire == carried.wanted

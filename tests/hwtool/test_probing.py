@@ -1,0 +1,167 @@
+"""`bus.probe`: one named address, once, on record first; nothing that the board knows, and never a second address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwtool.config import Board, parse_board
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Message, RegisterRead, Rejected, Sent, Transfer
+from hwtool_sim.bus import SimBus
+from tests.hwtool.conftest import Lab, Play, code_of, effect, error_of, evidence_of, reg, toy_board
+
+PARTS = (reg("A", 0), reg("FIFO", 1, effect("pop"), "ro"))
+
+
+class Scripted:
+    """A bus that answers everything with the same word."""
+
+    inline = True
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.sent: list[Transfer] = []
+
+    def perform(self, transfer: Transfer) -> Answer:
+        self.sent.append(transfer)
+        return self.answer
+
+    def quiesce(self, until_s: float) -> None:
+        """Nothing comes late."""
+
+
+CASES: dict[str, tuple[Answer, str | None, str, str]] = {
+    # the bus's answer, code of the error, effects, what the summary says
+    "somebody": (Confirmed(b"\x5a"), None, "unknown", "somebody answered"),
+    "nobody": (Rejected("no acknowledge", "address-nack"), None, "none", "nobody is there"),
+    "an exception": (Rejected("exception 02", "modbus-exception-02"), None, "none", "somebody answered, with"),
+    "silence": (Ambiguous(Sent.REPLY, "no reply"), "bus_fault", "unknown", "cannot be told"),
+    "not asked": (Rejected("too long", "not-sent"), "unavailable", "none", "was not asked"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_probe_when_answered_then_says_so_and_was_sent_once_and_on_record_before(
+    play: Play, tmp_path: Path, name: str
+) -> None:
+    answer, code, effects, said = CASES[name]
+
+    async def life(lab: Lab) -> None:
+        bus = Scripted(answer)
+        lab.device().worker.use(bus)
+        told = await lab.operator("bus.probe", bus="b", address=0x33)
+        assert (code_of(told), told.effects) == (code, effects)
+        assert said in (told.summary if code is None else error_of(told)["message"])
+        assert bus.sent == [Message(0x33, b"", 1)]
+        row = (await lab.audit())[-1]
+        assert (row["what"], row["bus"], row["address"], row["principal"]) == ("probe", "b", "0x33", "uid:0")
+        if name == "somebody":
+            assert evidence_of(told)["data"] == "5a"
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_the_record_fails_then_nothing_is_sent(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        bus = Scripted(Confirmed(b"\0"))
+        lab.device().worker.use(bus)
+
+        def failing(*_: Any) -> None:
+            raise ValueError("a record that cannot be made")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("hwtool_store.operations.note", failing)
+            assert not (await lab.operator("bus.probe", bus="b", address=0x33)).ok
+        assert bus.sent == []
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a device of the board": ({"bus": "b", "address": 0x20}, "refused", "is toy"),
+    "no such bus": ({"bus": "nope", "address": 0x33}, "not_found", "it has b"),
+    "a reserved address": ({"bus": "b", "address": 0x03}, "invalid_args", "out of range"),
+    "eight bits": ({"bus": "b", "address": 0x90}, "invalid_args", "out of range"),
+    "no address": ({"bus": "b", "address": -1}, "invalid_args", "address"),
+    "two addresses": ({"bus": "b", "address": [0x33, 0x34]}, "invalid_args", "address"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_probe_when_it_may_not_be_then_nothing_is_sent(play: Play, tmp_path: Path, name: str) -> None:
+    params, code, said = REFUSED[name]
+
+    async def life(lab: Lab) -> None:
+        told = await lab.operator("bus.probe", **params)
+        assert (code_of(told), said in error_of(told)["message"]) == (code, True), told.error
+        assert (lab.bus().transfers, "probe" in [row["what"] for row in await lab.audit()]) == (0, False)
+        if name == "eight bits":
+            assert "0x48" in error_of(told)["expected"]
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+@pytest.mark.parametrize("stopped", ["frozen", "read-only"])
+def test_probe_when_the_daemon_may_have_no_effect_then_nothing_is_sent(
+    play: Play, tmp_path: Path, stopped: str
+) -> None:
+    async def life(lab: Lab) -> None:
+        if stopped == "frozen":
+            await lab.operator("daemon.freeze")
+        else:
+            lab.daemon.read_only = True
+        assert code_of(await lab.operator("bus.probe", bus="b", address=0x33)) in ("unavailable", "denied")
+        assert lab.bus().transfers == 0
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_an_agent_asks_then_denied(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        assert code_of(await lab.ask("bus.probe", bus="b", address=0x33)) == "denied"
+        assert lab.bus().transfers == 0
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def line_board(directory: Path) -> Board:
+    toy_board(directory, *PARTS)
+    text = (
+        "name = 'line'\napproval_mode = 'self'\nself_approval_on_hardware = true\n"
+        "[buses.l]\nkind = 'modbus-rtu'\npath = '/dev/serial/by-id/none'\n"
+        "[devices.m]\ncontract = 'sdm120'\nbus = 'l'\naddress = 1\n"
+    )
+    return parse_board(text, "line.toml", directory)
+
+
+def test_probe_when_it_is_a_modbus_line_then_holding_register_0_is_read_and_units_are_1_to_247(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        worker = lab.daemon.workers["l"]
+        bus = Scripted(Confirmed(b"\0\1"))
+        worker.use(bus)
+        worker._absent = None
+        assert (await lab.operator("bus.probe", bus="l", address=17)).ok
+        assert [(t.function, t.address, t.offset) for t in bus.sent if isinstance(t, RegisterRead)] == [(3, 17, 0)]
+        assert code_of(await lab.operator("bus.probe", bus="l", address=0)) == "invalid_args"
+        assert code_of(await lab.operator("bus.probe", bus="l", address=248)) == "invalid_args"
+        assert len(bus.sent) == 1
+
+    play(life, line_board(tmp_path))
+
+
+def test_probe_when_a_simulated_chip_is_there_then_it_answers(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        bus = lab.bus()
+        assert isinstance(bus, SimBus)
+        bus.chips[0x33] = bus.chips[0x20]
+        assert "somebody" in (await lab.operator("bus.probe", bus="b", address=0x33)).summary
+        assert "nobody" in (await lab.operator("bus.probe", bus="b", address=0x34)).summary
+        assert bus.transfers == 2
+
+    play(life, toy_board(tmp_path, *PARTS))
