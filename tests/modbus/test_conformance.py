@@ -1,4 +1,4 @@
-"""One suite for both carriers of Modbus, against slaves of two other authors, which count what they got."""
+"""One suite for both carriers of Modbus, against slaves of three other authors, which count what they got."""
 
 from __future__ import annotations
 
@@ -75,6 +75,8 @@ def over_rtu(module: str, *transport: str) -> Callable[[Path], Iterator[Peer]]:
 PEERS: Final = {
     "libmodbus over TCP": over_tcp("tests.modbus.libmodbus_slave", "tcp"),
     "libmodbus on a line": over_rtu("tests.modbus.libmodbus_slave", "rtu"),
+    "modbus-tk over TCP": over_tcp("tests.modbus.modbus_tk_slave", "tcp"),
+    "modbus-tk on a line": over_rtu("tests.modbus.modbus_tk_slave", "rtu"),
     "pymodbus over TCP": over_tcp("tests.modbus.tcp_server"),
     "pymodbus on a line": over_rtu("tests.modbus.slave"),
 }
