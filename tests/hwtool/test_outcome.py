@@ -769,3 +769,53 @@ READ_KINDS_DRAWN = st.sampled_from(["pop", "peek", "acknowledge", "undeclared", 
 def test_read_rules_when_put_into_a_row_then_they_come_back(rules: list[ReadRule]) -> None:
     row: list[dict[str, Any]] = as_row(rules)
     assert read_rules_of(row) == rules
+
+
+# --- what a single line of a rule decides -----------------------------------------------------------------------------
+
+
+def test_settle_write_when_it_restarted_and_one_of_its_kinds_may_have_acted_before_then_a_person() -> None:
+    stored, pulsed = target(), target(reconcile=Reconcile.DECLARED)
+    assert short(settle_write([stored], {"R": 1}, {"R": 0}, "reset", True)) == SUPERSEDED
+    assert short(settle_write([stored, pulsed], {"R": 1}, {"R": 0}, "reset", True)) == PERSON
+
+
+BURST = ReadRule("FIFO", "pop", level="L", level_mask=0xFF, level_reset=0, count=8, chunk=2)
+
+
+@pytest.mark.parametrize(
+    ("kept", "left", "wanted"),
+    [
+        (0, 10, "not_applied"),
+        (2, 8, "partial"),
+        (2, 6, "lost"),  # the chunk after what is on record was taken, and its values are gone
+        (2, 10, None),  # two are on record, and the level says that none were taken: it does not tell
+        (2, 4, None),  # more than one chunk can take: somebody else has taken too
+        (0, 11, None),
+    ],
+)
+def test_settle_pop_when_some_of_a_burst_is_on_record_then_the_level_must_fit_that(
+    kept: int, left: int, wanted: str | None
+) -> None:
+    told = settle_read([BURST], {"L": 10}, {"L": left}, "same", True, kept)
+    assert (told.verdict if isinstance(told, Verdict) else None) == wanted
+
+
+CLAIM = ReadRule("LOCK", "claim", state="S", state_mask=1, state_taken=1)
+
+
+@pytest.mark.parametrize(
+    ("was", "taken", "same", "silent"),
+    [
+        (0, 1, "applied", "applied"),
+        (1, 1, "not_applied", None),  # a restart would have freed it, and the claim may have come after
+        (1, 0, None, None),
+        (0, 0, "not_applied", None),
+    ],
+)
+def test_settle_claim_when_nobody_knows_of_a_restart_then_only_what_a_restart_cannot_undo(
+    was: int, taken: int, same: str | None, silent: str | None
+) -> None:
+    for restart, wanted in (("same", same), ("silent", silent)):
+        told = settle_read([CLAIM], {"S": was}, {"S": taken}, restart, True)  # type: ignore[arg-type]
+        assert (told.verdict if isinstance(told, Verdict) else None) == wanted

@@ -39,6 +39,8 @@ def up(ms: int, at_s: float, boot: str = "b", bits: int = 32) -> str:
         pytest.param(host_word("x"), host_word("y"), "reset", id="the host rebooted"),
         pytest.param(cause_word(False, True), cause_word(False, True), "same", id="no cause stands"),
         pytest.param(cause_word(False, False), cause_word(False, False), "silent", id="it may have been cleared"),
+        pytest.param(cause_word(False, True), cause_word(False, False), "silent", id="others write by now"),
+        pytest.param(cause_word(False, False), cause_word(False, True), "silent", id="others wrote before"),
         pytest.param(cause_word(False, True), cause_word(True, True), "reset", id="a cause has come"),
         pytest.param(cause_word(False, False), cause_word(True, False), "reset", id="a cause has come, others write"),
         pytest.param(cause_word(True, True), cause_word(True, True), "silent", id="it stood already"),
