@@ -23,7 +23,7 @@ from hwtool_contracts.schema import openrpc
 from hwtool_contracts.shown import bits_of
 from hwtool_registers.bits import hexed
 
-EFFECTFUL = ("reg.read_effectful", "reg.write", "reg.update", "sequence.run")
+EFFECTFUL = ("reg.read_effectful", "reg.write", "reg.update", "sequence.run", "bus.probe")
 TOPICS = {"agents": "the guide an agent reads first"}
 
 

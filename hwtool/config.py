@@ -165,6 +165,12 @@ class DeviceSpec:
         """The contract of the chip that this device is, or is a part of."""
         return self.contract if self.whole is None else self.whole
 
+    @property
+    def addresses(self) -> range:
+        """Where it answers: more than one address where bits of its offsets stand there."""
+        i2c = self.contract.access.i2c
+        return range(self.address, self.address + (1 << (i2c.offset_bits_in_address if i2c is not None else 0)))
+
     def locus(self, bus: BusSpec) -> str:
         """Stable bus path and address: what is held."""
         place = f"{bus.stable_path}:{self.address:#04x}"
@@ -475,9 +481,8 @@ def _check_loci(board: Board, top: Table) -> None:
             top.fault(f"devices.{device.name}.part", rule, device.part, "the same contract and overlays, other part")
             continue
         locus = device.locus(board.buses[device.bus])
-        i2c = device.contract.access.i2c
-        for more in range(1, 1 << i2c.offset_bits_in_address) if i2c is not None else ():
-            at = (device.bus, device.address + more)
+        for address in device.addresses[1:]:
+            at = (device.bus, address)
             other = next((d for d in board.devices.values() if (d.bus, d.address) == at), None)
             if other is not None:
                 rule = f"devices.{device.name} answers there too: bits of its offsets stand in its address"

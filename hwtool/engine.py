@@ -245,7 +245,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001  # a defect is an answer too; the daemon lives on
             defect = DomainError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}")
             # what a defect left behind is not known once a keyed method was under way
-            keyed = "key" in entry_of.params.__struct_fields__ or method == "op.settle"
+            keyed = "key" in entry_of.params.__struct_fields__ or method in ("op.settle", "bus.probe")
             return self.daemon.dressed(failed(defect, "unknown" if keyed else "none", key=shown_key))
 
     async def _call(self, caller: Caller, params: msgspec.Struct, method: str, arrived: Arrival | None) -> Result:

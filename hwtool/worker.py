@@ -47,6 +47,7 @@ from hwtool_registers.plan import UNLIMITED_BYTES
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
+UNSENT: Final = NOT_OPEN | {"not-sent"}  # proofs that no copy of a request has left
 CLOSE_LIMIT_S: Final = 30.0
 BEGIN_LIMIT_S: Final = 30.0  # a simulator's process may have to be started first
 SILENCE_LIFETIMES: Final = 2  # reply lifetimes that a line may take to fall silent
@@ -221,6 +222,13 @@ class BusWorker:
         self.check()
         return await self._perform(transfer)
 
+    async def ask_stranger(self, transfer: RegisterRead | Message) -> Answer:
+        """One read where nobody may be; the caller holds the lock. Its silence tells the breaker nothing of the bus."""
+        self.check()
+        await self.present()
+        self.check()
+        return await self._perform(transfer, known=False)
+
     async def send_once(self, transfer: Transfer) -> Answer:
         """One transfer of a dispatch; the caller holds the lock, and calls this once for it.
 
@@ -234,7 +242,7 @@ class BusWorker:
             raise self._unavailable(f"absent: {self._absent}", ABSENT_RETRY_MS)
         return await self._perform(transfer)
 
-    async def _perform(self, transfer: Transfer) -> Answer:
+    async def _perform(self, transfer: Transfer, *, known: bool = True) -> Answer:
         self.sent += 1
         if getattr(self.bus, "inline", False):
             answer = self._guarded(transfer)
@@ -249,7 +257,8 @@ class BusWorker:
                 self.lost["reply"] += 1
                 return late
             answer = call.result()
-        self.breaker.note(answer, self.clock.monotonic_s())
+        if known:
+            self.breaker.note(answer, self.clock.monotonic_s())
         if isinstance(answer, Ambiguous):
             self.lost["request" if answer.stage is Sent.ADDRESS else "reply"] += 1
             self.quarantine()
@@ -261,9 +270,15 @@ class BusWorker:
 
     def _guarded(self, transfer: Transfer) -> Answer:
         try:
-            return self.bus.perform(transfer)
+            answer = self.bus.perform(transfer)
         except Exception as error:  # noqa: BLE001  # the bus contract: an exception that no table lists is ambiguous
             return Ambiguous(Sent.DATA, f"{type(error).__name__}: {error}")
+        if not self.spec.may_repeat or isinstance(transfer, RegisterRead) or not isinstance(answer, Rejected):
+            return answer
+        if answer.proof in UNSENT:
+            return answer
+        # a refusal speaks of the last copy alone: the one before it may have been carried out, and its reply lost
+        return Ambiguous(Sent.REPLY, f"{answer.fault}; the bus may have sent it before by itself")
 
     def _wedge(self, call: asyncio.Future[Any]) -> None:
         self._wedged = call

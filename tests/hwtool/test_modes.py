@@ -118,6 +118,16 @@ def test_unverified_when_the_board_demands_a_real_part_then_effects_are_refused(
     play(life, toy_board(tmp_path, *PARTS, head=head + I2C, device=f"{SAFE}\n{device}"))
 
 
+@pytest.mark.parametrize("told", ["A model: x", "a model of QEMU", "model: x", "  a model: x"])
+def test_verified_when_it_does_not_say_whether_a_part_or_a_model_then_the_contract_is_refused(
+    tmp_path: Path, told: str
+) -> None:
+    from tests.hwtool.conftest import I2C
+
+    with pytest.raises(Faults, match="does not say whether a part or a model"):
+        toy_board(tmp_path, *PARTS, head=f"verified = '{told}'\n" + I2C)
+
+
 # --- rehearsal ----------------------------------------------------------------------------------------------------
 
 

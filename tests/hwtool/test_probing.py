@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from hwtool.config import Board, parse_board
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Message, RegisterRead, Rejected, Sent, Transfer
 from hwtool_sim.bus import SimBus
-from tests.hwtool.conftest import Lab, Play, code_of, effect, error_of, evidence_of, reg, toy_board
+from tests.hwtool.conftest import MODBUS, Lab, Play, code_of, effect, error_of, evidence_of, reg, toy_board
 
 PARTS = (reg("A", 0), reg("FIFO", 1, effect("pop"), "ro"))
 
@@ -36,9 +38,11 @@ CASES: dict[str, tuple[Answer, str | None, str, str]] = {
     # the bus's answer, code of the error, effects, what the summary says
     "somebody": (Confirmed(b"\x5a"), None, "unknown", "somebody answered"),
     "nobody": (Rejected("no acknowledge", "address-nack"), None, "none", "nobody is there"),
-    "an exception": (Rejected("exception 02", "modbus-exception-02"), None, "none", "somebody answered, with"),
-    "silence": (Ambiguous(Sent.REPLY, "no reply"), "bus_fault", "unknown", "cannot be told"),
-    "not asked": (Rejected("too long", "not-sent"), "unavailable", "none", "was not asked"),
+    "an exception": (Rejected("exception 02", "modbus-exception-02"), None, "none", "somebody answered: exception 02"),
+    "a doubt": (Ambiguous(Sent.REPLY, "Modbus exception 04 (device failure)"), None, "unknown", "somebody answered"),
+    "silence": (Ambiguous(Sent.REPLY, "no reply"), None, "unknown", "no answer that tells: no reply"),
+    "not asked": (Rejected("0x33 is owned by the driver x", "not-sent"), "refused", "none", "was not asked"),
+    "not open": (Rejected("gone", "port-not-opened"), "unavailable", "none", "was not asked"),
 }
 
 
@@ -55,10 +59,14 @@ def test_probe_when_answered_then_says_so_and_was_sent_once_and_on_record_before
         assert (code_of(told), told.effects) == (code, effects)
         assert said in (told.summary if code is None else error_of(told)["message"])
         assert bus.sent == [Message(0x33, b"", 1)]
-        row = (await lab.audit())[-1]
-        assert (row["what"], row["bus"], row["address"], row["principal"]) == ("probe", "b", "0x33", "uid:0")
+        begun, ended = (await lab.audit())[-2:]
+        assert (begun["what"], begun["bus"], begun["address"], begun["principal"]) == ("probe", "b", "0x33", "uid:0")
+        assert (ended["what"], ended["address"], ended["effects"]) == ("probed", "0x33", effects)
+        assert ended["found"] == ("not asked" if code is not None else evidence_of(told)["found"])
         if name == "somebody":
             assert evidence_of(told)["data"] == "5a"
+        if name == "not open":
+            assert error_of(told)["retry_after_ms"] > 0
 
     play(life, toy_board(tmp_path, *PARTS))
 
@@ -105,19 +113,77 @@ def test_probe_when_it_may_not_be_then_nothing_is_sent(play: Play, tmp_path: Pat
     play(life, toy_board(tmp_path, *PARTS))
 
 
-@pytest.mark.parametrize("stopped", ["frozen", "read-only"])
+STOPPED = {"frozen": "unavailable", "stopping": "unavailable", "read_only": "denied", "rehearsing": "denied"}
+
+
+@pytest.mark.parametrize("while_it_waits", [False, True], ids=["before", "while it waits for the bus"])
+@pytest.mark.parametrize("stopped", STOPPED)
 def test_probe_when_the_daemon_may_have_no_effect_then_nothing_is_sent(
-    play: Play, tmp_path: Path, stopped: str
+    play: Play, tmp_path: Path, stopped: str, while_it_waits: bool
 ) -> None:
     async def life(lab: Lab) -> None:
-        if stopped == "frozen":
-            await lab.operator("daemon.freeze")
-        else:
-            lab.daemon.read_only = True
-        assert code_of(await lab.operator("bus.probe", bus="b", address=0x33)) in ("unavailable", "denied")
+        worker = lab.device().worker
+        async with worker.lock if while_it_waits else contextlib.nullcontext():
+            if not while_it_waits:
+                setattr(lab.daemon, stopped, True)
+            asked = asyncio.create_task(lab.operator("bus.probe", bus="b", address=0x33))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            setattr(lab.daemon, stopped, True)
+        assert code_of(await asked) == STOPPED[stopped]
         assert lab.bus().transfers == 0
+        assert "probe" not in [row["what"] for row in await lab.audit()]
+        setattr(lab.daemon, stopped, False)
 
     play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_the_bus_may_repeat_by_itself_then_refused(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        told = await lab.operator("bus.probe", bus="b", address=0x33)
+        assert (code_of(told), error_of(told)["rule"], lab.bus().transfers) == ("refused", "bus_repeats", 0)
+
+    play(life, toy_board(tmp_path, *PARTS, bus="may_repeat = true"))
+
+
+def test_probe_when_a_device_answers_at_several_addresses_then_none_of_them_is_a_strangers(
+    play: Play, tmp_path: Path
+) -> None:
+    text = (
+        "name = 'roms'\napproval_mode = 'self'\n[buses.b]\nkind = 'sim'\n"
+        "[devices.rom]\ncontract = 'at24c16'\nbus = 'b'\naddress = 0x50\n"
+    )
+
+    async def life(lab: Lab) -> None:
+        for address in (0x50, 0x51, 0x57):
+            told = await lab.operator("bus.probe", bus="b", address=address)
+            assert (code_of(told), error_of(told)["rule"]) == ("refused", "on_the_board")
+        assert lab.bus("rom").transfers == 0
+        assert (await lab.operator("bus.probe", bus="b", address=0x58)).ok
+
+    play(life, parse_board(text, "roms.toml", tmp_path))
+
+
+def test_probe_when_nobody_answers_many_times_then_the_bus_is_not_taken_for_failing(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        worker, real = lab.device().worker, lab.bus()
+        worker.use(Scripted(Ambiguous(Sent.REPLY, "no reply")))
+        for _ in range(8):
+            assert "no answer" in (await lab.operator("bus.probe", bus="b", address=0x33)).summary
+            await worker.settled(1.0)
+        worker.use(real)
+        assert (worker.breaker.open, worker.breaker.failures) == (False, 0)
+        assert (await lab.ask("reg.read", registers=["toy.A"])).ok
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_the_simulated_bus_has_modbus_devices_then_they_are_units(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.operator("bus.probe", bus="b", address=200)).ok
+        assert code_of(await lab.operator("bus.probe", bus="b", address=0)) == "invalid_args"
+
+    play(life, toy_board(tmp_path, reg("A", 0, "space = 'holding'"), head=MODBUS))
 
 
 def test_probe_when_an_agent_asks_then_denied(play: Play, tmp_path: Path) -> None:

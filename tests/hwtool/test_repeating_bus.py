@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from hwtool_registers.bus import Answer, Confirmed, RegisterWrite, Rejected, Transfer
+from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import KEY, Lab, Play, code_of, effect, error_of, reg, toy_board
 
 
@@ -96,3 +98,37 @@ def test_sequence_when_it_unlocks_then_refused_by_a_bus_that_may_repeat(play: Pl
         assert (lab.sent(), await lab.rows()) == ([], [])
 
     play(life, toy_board(tmp_path, *locked, bus=REPEATS))
+
+
+@pytest.mark.parametrize(
+    ("proof", "code"),
+    [("modbus-exception-06", "outcome_unknown"), ("address-nack", "outcome_unknown"), ("not-sent", "bus_fault")],
+)
+def test_write_when_the_last_copy_is_refused_then_the_one_before_it_may_have_been_carried_out(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: str, code: str
+) -> None:
+    async def life(lab: Lab) -> None:
+        bus = lab.bus()
+        real = bus.perform
+
+        def perform(transfer: Transfer) -> Answer:
+            if not isinstance(transfer, RegisterWrite):
+                return real(transfer)
+            if proof != "not-sent":
+                assert isinstance(real(transfer), Confirmed)  # whose reply is lost on the gateway's other side
+            return Rejected("busy", proof)
+
+        monkeypatch.setattr(bus, "perform", perform)
+        told = await lab.ask("reg.write", register="toy.A", value=1, key=KEY)
+        assert (code_of(told), told.effects) == (code, "none" if proof == "not-sent" else "unknown")
+
+    play(life, toy_board(tmp_path, *PARTS, bus=REPEATS))
+
+
+def test_clean_read_when_it_is_refused_on_such_a_bus_then_told_as_anywhere(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.NACK, access="read", offset=0)
+        assert code_of(await lab.ask("reg.read", registers=["toy.A"])) == "bus_fault"
+        assert (await lab.ask("reg.read", registers=["toy.A"])).ok  # nothing is in doubt
+
+    play(life, toy_board(tmp_path, *PARTS, bus=REPEATS))

@@ -62,7 +62,7 @@ def carried_out(rig: Rig) -> bool:
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *rig.tests]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
-    counted = re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout.splitlines()[-1])
+    counted = re.findall(r"(\d+) (passed|failed|skipped|error)", "".join(done.stdout.splitlines()[-1:]))
     told = ", ".join(f"{number} {what}" for number, what in counted) or f"ended with {done.returncode}"
     print(f"{rig.name:26} {rig.counterpart:58} {told}, {time.monotonic() - began_s:.0f} s", flush=True)
     for reason in re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE):
