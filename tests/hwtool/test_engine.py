@@ -77,6 +77,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "op.settle": ({"id": 1, "verdict": "applied", "reason": "x"}, "not_found"),
     "device.hold": ({"device": "gpio", "reason": "x"}, "done"),
     "device.release": ({"device": "nope", "reason": "x"}, "not_found"),
+    "bus.probe": ({"bus": "nope", "address": 0x33}, "not_found"),
     "policy.show": ({"register": "gpio.OLATA", "who": "uid:7"}, "done"),
     "store.backup": ({"to": "/proc/nowhere/copy.db"}, "refused"),
     "store.prune": ({"keep": 1000}, "done"),
