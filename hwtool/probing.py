@@ -58,7 +58,10 @@ async def _asked(
         _check(daemon, worker, params)  # it may have waited: for a freeze, a reload, the daemon's end
         begun = daemon.body("probe", caller, None, **place)
         await daemon.ask(lambda conn: operations.note(conn, begun))
-        answer = await worker.ask_stranger(question)
+        try:
+            answer = await worker.ask_stranger(question)
+        except DomainError as error:  # the bus was shut or left meanwhile: it was not sent
+            answer = Rejected(error.message, "port-not-opened")
     unsent = _unsent(answer, f"{place['address']} of bus {params.bus}")
     found, effects, evidence = _meant(answer)
     told = f": {evidence['fault']}" if "fault" in evidence else ""

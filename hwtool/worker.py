@@ -253,7 +253,8 @@ class BusWorker:
             if not done:
                 self._wedge(call)
                 late = Ambiguous(Sent.TRANSFER_LIMIT, f"no return within {self.spec.transfer_limit_ms} ms")
-                self.breaker.note(late, self.clock.monotonic_s())
+                if known:
+                    self.breaker.note(late, self.clock.monotonic_s())
                 self.lost["reply"] += 1
                 return late
             answer = call.result()

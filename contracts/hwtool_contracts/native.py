@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hwtool_contracts.cross_check import check_references
 from hwtool_contracts.memories import with_memories
-from hwtool_contracts.model import A_MODEL, Contract, Register
+from hwtool_contracts.model import Contract, Register
 from hwtool_contracts.native_access import access_facts
 from hwtool_contracts.native_commands import commands, memories
 from hwtool_contracts.native_registers import (
@@ -30,7 +30,17 @@ from hwtool_contracts.native_registers import (
     stride_cells,
     with_aliases,
 )
-from hwtool_contracts.native_tables import assumes, banks, groups, identity, indexed_banks, params, restart, sequences
+from hwtool_contracts.native_tables import (
+    assumes,
+    banks,
+    groups,
+    identity,
+    indexed_banks,
+    params,
+    restart,
+    sequences,
+    verified_by,
+)
 from hwtool_contracts.reach import with_secrecy
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 
@@ -84,21 +94,11 @@ def digest_of(data: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _verified(top: Table) -> str | None:
-    """What a contract was checked against; whether that was a part must not hang on how somebody wrote it."""
-    told = top.text("verified")
-    words = "" if told is None else " ".join(told.casefold().split())
-    if told is not None and not told.startswith(A_MODEL) and words.startswith(("model", "a model")):
-        wanted = f'the part and the bench; "{A_MODEL}…", in just these letters, where that was no part'
-        top.fault("verified", "does not say whether a part or a model", repr(told), wanted)
-    return told
-
-
 def _contract(top: Table, digest: str) -> Contract:
     if top.integer("schema", required=True) not in (1, None):
         top.fault("schema", "unknown schema", top.data["schema"], "1")
     head = {key: top.text(key, required=True) or "" for key in ("part", "vendor", "title", "source")}
-    verified = _verified(top)
+    verified = verified_by(top)
     facts = access_facts(top)
     map_ = RegisterMap(RegisterReader(facts, read_defaults(top)), indexed_banks(top))
     map_.read(top, 0, "")

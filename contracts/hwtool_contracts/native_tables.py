@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final, Literal, cast
 
 from hwtool_contracts.model import (
+    A_MODEL,
     Assume,
     Bank,
     Group,
@@ -231,3 +232,13 @@ def sequences(top: Table) -> dict[str, NamedSequence]:
         found[name] = NamedSequence(name, params, tuple(steps), table.text("result"), tuple(relock))
         table.done()
     return found
+
+
+def verified_by(top: Table) -> str | None:
+    """What a contract was checked against; whether that was a part must not hang on how somebody wrote it."""
+    told = top.text("verified")
+    words = "" if told is None else " ".join(told.casefold().split())
+    if told is not None and not told.startswith(A_MODEL) and words.startswith(("model", "a model")):
+        wanted = f'the part and the bench; "{A_MODEL}…", in just these letters, where that was no part'
+        top.fault("verified", "does not say whether a part or a model", repr(told), wanted)
+    return told

@@ -38,7 +38,7 @@ from hwtool_contracts.native import RegisterMap, digest_of
 from hwtool_contracts.native_access import AccessFacts
 from hwtool_contracts.native_commands import commands, memories
 from hwtool_contracts.native_registers import Defaults, RegisterReader, moved, part_of_whole
-from hwtool_contracts.native_tables import assumes, banks, groups, identity, params, restart, sequences
+from hwtool_contracts.native_tables import assumes, banks, groups, identity, params, restart, sequences, verified_by
 from hwtool_contracts.notice import Notice
 from hwtool_contracts.parts import renamed
 from hwtool_contracts.reach import with_secrecy
@@ -218,7 +218,7 @@ class _Overlay:
             assumes=(*self.base.assumes, *assumes(top)),
             identity=identity(top) or self.base.identity,
             restart=restart(top) or self.base.restart,
-            verified=top.text("verified") or self.base.verified,
+            verified=verified_by(top) or self.base.verified,
             derived_from={**self.base.derived_from, **map_.derived_from},
         )
         top.done()

@@ -251,6 +251,7 @@ def test_review_when_its_day_is_a_text_then_understood() -> None:
 
 
 BAD_HEADS = {
+    "a model in other words": (HEAD + "verified = 'model: QEMU'\n", "verified: does not say whether a part or a model"),
     "no sha": ('base = "toy.svd"\n', "base_sha256: key is missing"),
     "no base": (f'base_sha256 = "{SHA}"\n', "base: key is missing"),
     "schema": (HEAD + "schema = 2\n", "schema: unknown schema; found 2"),

@@ -231,3 +231,88 @@ def test_probe_when_a_simulated_chip_is_there_then_it_answers(play: Play, tmp_pa
         assert bus.transfers == 2
 
     play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_its_caller_leaves_then_it_goes_on_to_its_end_and_that_is_on_record(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        async with lab.device().worker.lock:
+            asked = asyncio.create_task(lab.operator("bus.probe", bus="b", address=0x33))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            asked.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asked
+        await lab.daemon.kept_done()
+        assert [row["what"] for row in await lab.audit()][-2:] == ["probe", "probed"]
+        assert lab.bus().transfers == 1
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_a_defect_comes_after_it_was_sent_then_its_effects_are_unknown(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        monkeypatch.setattr("hwtool.probing._meant", lambda _: 1 / 0)
+        told = await lab.operator("bus.probe", bus="b", address=0x33)
+        assert (code_of(told), told.effects, lab.bus().transfers) == ("internal", "unknown", 1)
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_the_bus_is_shut_as_it_is_to_be_sent_then_its_record_says_so(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        worker = lab.device().worker
+        worker._absent, worker._opens = "unplugged", Shut()  # type: ignore[assignment]
+        assert code_of(await lab.operator("bus.probe", bus="b", address=0x33)) == "unavailable"
+        assert [row.get("found") for row in await lab.audit() if row["what"].startswith("prob")] == [None, "not asked"]
+        worker._absent, worker._opens = None, None
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+class Shut:
+    """A bus that cannot be opened."""
+
+    def open(self) -> None:
+        raise FileNotFoundError(2, "no such device")
+
+
+def test_probe_when_a_second_bus_leads_to_the_same_server_then_its_units_are_known_there_too(
+    play: Play, tmp_path: Path
+) -> None:
+    text = "name = 'twice'\napproval_mode = 'self'\nself_approval_on_hardware = true\n"
+    text += "".join(f"[buses.{name}]\nkind = 'modbus-tcp'\nhost = '127.0.0.1'\nport = 9\n" for name in "pq")
+    text += "[devices.m]\ncontract = 'sdm120'\nbus = 'p'\naddress = 1\n"
+
+    async def life(lab: Lab) -> None:
+        told = await lab.operator("bus.probe", bus="q", address=1)
+        assert (code_of(told), error_of(told)["rule"]) == ("refused", "on_the_board")
+
+    play(life, parse_board(text, "twice.toml", tmp_path))
+
+
+def test_probe_when_the_bus_is_quarantined_then_unavailable_and_no_probe_is_on_record(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.clock.held = True
+        lab.device().worker.quarantine()
+        told = await lab.operator("bus.probe", bus="b", address=0x33)
+        assert (code_of(told), lab.bus().transfers) == ("unavailable", 0)
+        assert "probe" not in [row["what"] for row in await lab.audit()]
+
+    play(life, toy_board(tmp_path, *PARTS))
+
+
+def test_probe_when_the_daemon_is_read_only_then_it_is_not_offered(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        for read_only in (False, True):
+            lab.daemon.read_only = read_only
+            told: Any = (await lab.operator("describe")).describe
+            assert ("bus.probe" in told["methods"]) is not read_only
+        lab.daemon.read_only = False
+
+    play(life, toy_board(tmp_path, *PARTS))

@@ -62,6 +62,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any], bool]] = {
         },
         False,
     ),
+    "clean reads in a sequence": (
+        "sequence.run",
+        {"steps": [{"do": "read", "register": "toy.A"}, {"do": "write", "register": "toy.A", "value": 1}]},
+        True,
+    ),
+    "something expected": ("reg.write", {"register": "toy.A", "value": 1, "expect": {"toy.A": 0}}, True),
     "safe state": ("device.safe_state", {"device": "toy"}, True),
 }
 

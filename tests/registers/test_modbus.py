@@ -278,6 +278,39 @@ def test_line_when_it_takes_no_more_then_given_up_within_the_response_time_and_i
     assert "takes no more; 6 bytes are left" in getattr(answer, "fault", "")
 
 
+def test_line_when_something_had_come_before_then_it_is_no_part_of_the_reply(slave: Slave) -> None:
+    bus = line(slave)
+    bus.open()
+    os.write(slave.far, b"left over")
+    slave.script = [[REPLY]]
+    assert isinstance(bus.perform(READ), Confirmed)
+    bus.close()
+
+
+def test_line_when_it_takes_a_frame_in_pieces_then_each_byte_once(
+    monkeypatch: pytest.MonkeyPatch, slave: Slave
+) -> None:
+    bus = line(slave)
+    bus.open()
+    real = os.write
+    taken: list[bytes] = []
+    node = bus._port.fileno() if bus._port is not None else -1
+
+    def write(handle: int, data: bytes) -> int:
+        if handle != node:
+            return real(handle, data)
+        if len(taken) % 2:
+            taken.append(b"")
+            raise BlockingIOError(11, "no room")
+        taken.append(bytes(data[:3]))
+        return 3 if len(data) > 3 else len(data)
+
+    monkeypatch.setattr(os, "write", write)
+    assert isinstance(bus.perform(WRITE), Ambiguous)  # nobody got it, so nobody answers
+    assert b"".join(taken) == request_of(WRITE)
+    bus.close()
+
+
 def test_line_when_it_never_falls_silent_then_quiesce_gives_up(monkeypatch: pytest.MonkeyPatch, slave: Slave) -> None:
     monkeypatch.setattr("hwtool_registers.buses.modbus.MAX_DRAINS", 5)
     bus = line(slave)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.rigs.guest import Ended
-from tests.rigs.initramfs import Packages, modules_of, packed
+from tests.rigs.initramfs import Packages, is_built, modules_of, packed
 from tests.rigs.wire import transactions
 
 QEMU: Final = "qemu-system-arm"
@@ -68,8 +68,7 @@ def built(directory: Path) -> Path:
     Raises:
         OSError: the packages cannot be had.
     """
-    made_of = directory / "init"
-    if (directory / "initrd").exists() and made_of.exists() and made_of.read_text() == INIT:
+    if is_built(directory, INIT):
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
@@ -81,7 +80,7 @@ def built(directory: Path) -> Path:
         shutil.copy(next((top / "kernel").rglob("imx6q-sabrelite.dtb")), directory / "board.dtb")
         (directory / "initrd.new").write_bytes(_initramfs(top))
     (directory / "initrd.new").rename(directory / "initrd")
-    made_of.write_text(INIT)
+    (directory / "init").write_text(INIT)
     return directory
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.rigs.initramfs import packed
+from tests.rigs.initramfs import is_built, packed
 from tests.rigs.wire import Part, transactions
 
 MODULES: Final = (
@@ -82,8 +82,7 @@ def built(directory: Path) -> Path:
     Raises:
         OSError: the kernel package cannot be had.
     """
-    made_of = directory / "init"
-    if (directory / "initrd").exists() and made_of.exists() and made_of.read_text() == INIT:
+    if is_built(directory, INIT):
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
@@ -100,7 +99,7 @@ def built(directory: Path) -> Path:
         (directory / "vmlinux").write_bytes(_elf_of(next((tree / "boot").glob("vmlinuz-*")).read_bytes()))
         _initramfs(tree, directory / "initrd.new")
     (directory / "initrd.new").rename(directory / "initrd")
-    made_of.write_text(INIT)
+    (directory / "init").write_text(INIT)
     return directory
 
 

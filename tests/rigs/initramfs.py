@@ -67,6 +67,12 @@ class Packages:
             file.unlink()
 
 
+def is_built(directory: Path, init: str) -> bool:
+    """Whether a directory has an initramfs that was made with this first program."""
+    made_of = directory / "init"
+    return (directory / "initrd").exists() and made_of.exists() and made_of.read_text() == init
+
+
 def modules_of(tree: Path, names: Iterable[str]) -> list[tuple[str, bytes]]:
     """Kernel modules and what they depend on, in the order in which they are loaded; what is built in is left out."""
     files = {file.name.partition(".ko")[0].replace("-", "_"): file for file in tree.rglob("*.ko*")}

@@ -201,8 +201,8 @@ class ModbusRtu:
         port = self._port
         if port is None:
             return Rejected("the port is closed", "port-not-opened")
-        node = port.fileno()
         try:
+            node = port.fileno()
             self._wait_for_gap()
             if termios.tcgetattr(node) != self._line:
                 self.close()
@@ -244,7 +244,8 @@ class ModbusRtu:
         """
         deadline_s = self._clock() + self._settings.response_ms / 1000
         while request:
-            request = request[os.write(node, request) :]  # the node does not block: it takes what it has room for
+            with contextlib.suppress(BlockingIOError):  # the node does not block: it takes what it has room for
+                request = request[os.write(node, request) :]
             if request and not _ready(node, select.POLLOUT, deadline_s - self._clock()):
                 raise OSError(errno.ETIMEDOUT, f"the line takes no more; {len(request)} bytes are left")
         termios.tcdrain(node)
