@@ -12,7 +12,7 @@ from hwtool.budget import approval_of
 from hwtool.generation import refresh_boot
 from hwtool.permission import check_values
 from hwtool.prepare import Prepared, plan_object, prepare, prepare_safe_state
-from hwtool.resolve import Resolved
+from hwtool.resolve import Change, Resolved
 from hwtool.results import failed
 from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence
@@ -108,7 +108,7 @@ class Left:
             specs = [register.write, *(f.write for f in register.fields.values())]
             affected = {a.partition(".")[0] for spec in specs for a in spec.affects}
             affected |= {s.register.partition(".")[0] for spec in specs for s in spec.signals}
-            if plain or known:
+            if (plain or known) and reads_back(made, change):
                 stored[register.name] = made.values[register.name]
                 unsure.discard(register.name)
             else:
@@ -121,6 +121,13 @@ class Left:
             for name in (register.name, *(a.partition(".")[0] for a in register.read.affects)):
                 stored.pop(name, None)
                 unsure.add(name)
+
+
+def reads_back(made: Prepared, change: Change) -> bool:
+    """Whether a register is sure to show what was stored: bits that nothing vouches for are written as they were."""
+    name = change.register.name
+    loose = change.register.mask & ~sum(t.strong for t in made.targets if t.register == name)
+    return not loose or (name in made.before and not (made.before[name] ^ made.values[name]) & loose)
 
 
 async def rehearse(daemon: Daemon, request: Request) -> Result:

@@ -338,6 +338,22 @@ def test_screen_when_a_step_updates_what_an_earlier_one_writes_then_it_shows_wha
     play(life, toy_board(tmp_path, reg("F", 0, fields), reg("G", 1, GATED)))
 
 
+@pytest.mark.parametrize(("value", "warned"), [(0x81, True), (0x01, False)])
+def test_plan_when_an_earlier_step_wrote_reserved_bits_then_it_warns_of_what_it_cannot_know(
+    value: int, warned: bool, play: Play, tmp_path: Path
+) -> None:
+    fields = "[registers.F.fields]\nLOW = { bits = '6:0' }\nR7 = { bits = 7, reserved = 'keep' }"
+    steps = [write("toy.F", value), {"do": "update", "register": "toy.F", "fields": {"LOW": 2}}]
+
+    async def life(lab: Lab) -> None:
+        planned = await lab.ask("reg.plan", method="sequence.run", params={"steps": steps})
+        assert ("depends_on_earlier" in [w.partition(":")[0] for w in planned.warnings]) is warned
+        assert (await lab.ask("sequence.run", steps=steps, key=KEY)).ok
+        assert [t["data"] for t in lab.sent() if t["do"] == "write"] == [f"{value:02x}", "02"]  # bit 7 did not hold
+
+    play(life, toy_board(tmp_path, reg("F", 0, fields)))
+
+
 def test_plan_when_a_step_depends_on_what_an_earlier_one_sets_off_then_it_warns(play: Play, tmp_path: Path) -> None:
     go = "write = { effect = 'pulse', provenance = 'generated', source = 'rtl', affects = ['F'], verify = 'none' }"
     fields = "[registers.F.fields]\nLOW = { bits = '3:0' }\nHIGH = { bits = '7:4' }"
