@@ -23,6 +23,7 @@ from hwtool_contracts.model import Contract
 from hwtool_sim.process import SimConnection
 from tests.agreement import disagreements, record_of
 from tests.executions import Count, Place
+from tests.programs import Program, run
 
 LIMIT_S = 30.0
 
@@ -32,12 +33,11 @@ class RunningDaemon:
 
     Args:
         board: text of the board file; None: the built-in bench.
-        launcher: a script run instead of `-m hwtool`, with the same arguments.
     """
 
     def __init__(self, board: str | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Program | subprocess.Popen[bytes] | None = None
         self._board = board
         self.more: list[str] = []  # further words for serve
         if board is not None:
@@ -60,14 +60,20 @@ class RunningDaemon:
         return words + (["--board", str(self.directory / "board.toml")] if self._board is not None else [])
 
     def start(self, launcher: Path | None = None, **environment: str) -> Self:
-        """Start, and wait until it says that it is ready."""
-        program = ["-m", "hwtool"] if launcher is None else [str(launcher)]
+        """Start, and wait until it says that it is ready.
+
+        Args:
+            launcher: a script executed instead of the fork (tests/programs.py), with the same arguments.
+        """
+        surroundings = {**os.environ, **environment}
         log = self.directory / "log"
         before = log.stat().st_size if log.exists() else 0
         with log.open("ab") as sink:
-            self.process = subprocess.Popen(
-                [sys.executable, *program, *self.arguments()], stderr=sink, env={**os.environ, **environment}
-            )
+            if launcher is None:
+                self.process = Program(self.arguments(), surroundings, {2: sink.fileno()})
+            else:
+                words = [sys.executable, str(launcher), *self.arguments()]
+                self.process = subprocess.Popen(words, stderr=sink, env=surroundings)
         deadline_s = time.monotonic() + LIMIT_S
         while b"hwtool: ready" not in log.read_bytes()[before:]:
             if self.process.poll() is not None or time.monotonic() > deadline_s:
@@ -164,14 +170,18 @@ class RunningSimulator:
     """
 
     def __init__(self, board: Path, *words: str) -> None:
-        self._command = [sys.executable, "-m", "hwtool", "sim", "--board", str(board), *words]
-        self.process: subprocess.Popen[str] | None = None
+        self._words = ["sim", "--board", str(board), *words]
+        self.process: Program | None = None
         self.said: list[str] = []
 
     def __enter__(self) -> Self:
-        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        while (line := self.process.stderr.readline()) != "hwtool sim: ready\n":
+        reading, writing = os.pipe()
+        self._errors = os.fdopen(reading, encoding="utf-8")
+        try:
+            self.process = Program(self._words, os.environ, {2: writing})
+        finally:
+            os.close(writing)
+        while (line := self._errors.readline()) != "hwtool sim: ready\n":
             if not line:
                 raise AssertionError(f"the simulator did not start: {self.said}")
             self.said.append(line)
@@ -180,31 +190,23 @@ class RunningSimulator:
     def wait(self) -> int:
         """Wait for its end; answers the exit code, and keeps what it said until then."""
         assert self.process is not None
-        _, rest = self.process.communicate(timeout=LIMIT_S)
-        self.said += rest.splitlines(keepends=True)
-        return self.process.returncode
+        code = self.process.wait(LIMIT_S)
+        self.said += self._errors.readlines()
+        return code
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self.process is not None
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate(timeout=LIMIT_S)
+        self.process.kill()
+        self.process.wait(LIMIT_S)
+        self._errors.close()
 
 
 def command_line(daemon: RunningDaemon, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """`hwtool WORDS…` against a daemon."""
     environment = {**os.environ, "HWTOOL_SOCKET": str(daemon.sockets), "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "hwtool", *words],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=LIMIT_S,
-        input=stdin,
-        check=False,
-    )
+    return run(words, environment, stdin, LIMIT_S)
 
 
 def start_command(daemon: RunningDaemon, *words: str) -> subprocess.Popen[str]:
