@@ -10,6 +10,7 @@ import importlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -1344,7 +1345,12 @@ def main(words: list[str]) -> int:
             importlib.import_module(name)
         return share(MUTANTS[int(words[0]) :: SHARES])
     shares = [subprocess.Popen([sys.executable, "-m", "tests.mutants", str(n)], cwd=TOP) for n in range(SHARES)]
-    escaped = sum(one.wait() for one in shares)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        escaped = sum(one.wait() for one in shares)
+    finally:
+        for one in shares:
+            one.terminate()
     print(f"{len(MUTANTS) - escaped} of {len(MUTANTS)} guards turn a test red")
     return 1 if escaped else 0
 

@@ -45,16 +45,32 @@ contract = "./rom.toml"
 bus = "smbus"
 address = {EEPROM}
 """
-# each life of the daemon ends when the host asks for it: "kill" by SIGKILL, "stop" for good
 SCRIPT: Final = """
 mkdir -p /run/hwtool; cp /run/out/board.toml /run/out/rom.toml /run/hwtool/; cd {top}
 socat TCP-LISTEN:8080,fork,reuseaddr UNIX-CONNECT:/run/hwtool/operator.sock &
-while [ ! -e /run/out/stop ]; do
-    {python} -m hwtool serve --board /run/hwtool/board.toml --store /run/hwtool/store --socket /run/hwtool \\
-        --allow-unsafe-store 2>> /run/out/daemon & daemon=$!
-    while [ ! -e /run/out/stop ] && [ ! -e /run/out/kill ]; do sleep 0.2; done
-    kill -9 $daemon; wait $daemon; rm -f /run/out/kill
-done
+{python} /run/out/lives.py 2> /run/out/daemon
+"""
+# each life ends when the host asks for it: "kill" by SIGKILL, "stop" for good; each is a fork of one process
+# that has everything imported, which takes half a minute in there
+LIVES: Final = """
+import os, signal, sys, time
+from pathlib import Path
+from hwtool.__main__ import main
+from hwtool.cli import daemon
+import hwtool.server
+
+out = Path("/run/out")
+while not (out / "stop").exists():
+    life = os.fork()
+    if not life:
+        sys.argv = ["hwtool", "serve", "--board", "/run/hwtool/board.toml", "--store", "/run/hwtool/store"]
+        sys.argv += ["--socket", "/run/hwtool", "--allow-unsafe-store"]
+        main()
+    while not (out / "stop").exists() and not (out / "kill").exists():
+        time.sleep(0.2)
+    os.kill(life, signal.SIGKILL)
+    os.waitpid(life, 0)
+    (out / "kill").unlink(missing_ok=True)
 """
 
 
@@ -73,6 +89,7 @@ def inside(tmp_path: Path) -> Iterator[tuple[guest.Guest, int]]:
     with guest.booted(kernel, script, forward=port) as one:
         (one.out / "board.toml").write_text(BOARD)
         (one.out / "rom.toml").write_text(CONTRACT)
+        (one.out / "lives.py").write_text(LIVES)
         yield one, port
 
 

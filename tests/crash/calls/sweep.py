@@ -2,7 +2,8 @@
 
 No hook in the code is needed, and none can be forgotten: strace kills the process as it enters its n-th fdatasync, its
 n-th write to a file, its n-th message to or from the simulator, one run for each n until a run ends by itself. A daemon
-is asked once; then a second one starts, and is judged as in the kill matrix (tests/crash/matrix.py).
+is asked once; then a second one starts, and is judged as in the kill matrix (tests/crash/matrix.py). The daemon is a
+fork that stops itself before it begins, and goes on when strace has taken hold of it.
 
 A run is named `CALL / KIND / N`; `--only` runs it again. Control: `--fault`, those of the matrix.
 """
@@ -17,22 +18,20 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from hwtool.config import parse_board
 from hwtool_store.database import FILE
 from tests.crash import faults
 from tests.crash.kinds import KINDS, Kind
-from tests.crash.life import Told, end_tidily, first_life, gathered, last_life, spread
-from tests.crash.matrix import Run, Scene, judged
+from tests.crash.life import Ended, Told, end_tidily, ended, first_life, forked, last_life, spread
+from tests.crash.matrix import Run, Scene, judged, ready_to_fork
 
 CALLS: Final = ("fdatasync", "pwrite64", "sendto", "recvfrom")
 KIND_NAMES: Final = ("store", "pop with a level", "approved store", "sequence, in its first step", "safe state")
 MOST: Final = 400
-LIMIT_S: Final = 60
-STEP_IN_THE_GATE: Final = {"fdatasync": 1, "pwrite64": 7, "sendto": 5, "recvfrom": 5}
+LIMIT_S: Final = 30.0
 
 
 def strace() -> str | None:
@@ -44,21 +43,35 @@ def strace() -> str | None:
     return found if tried.returncode == 0 else None
 
 
-def inside(kind: Kind, directory: Path) -> None:
-    """The life that is killed, as a program: it is asked once, and ends by itself if nobody kills it."""
-    board = parse_board(kind.board(str(directory / "sim")), "crash", directory)
-    first_life(kind, board, directory / "store", None, False)(Told(1))
+def traced(life: Callable[[Told], None], call: str, number: int) -> Ended:
+    """A life that is killed as it enters its n-th call, or ends by itself if it never comes so far."""
+
+    def work(told: Told) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        life(told)
+
+    process, reading = forked(work)
+    os.waitpid(process, os.WUNTRACED)
+    program = shutil.which("strace") or "strace"
+    words = ["-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"]
+    tracer = subprocess.Popen([program, *words, "-p", str(process)], stdin=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + LIMIT_S
+    while not _is_traced(process) and tracer.poll() is None and time.monotonic() < deadline_s:
+        time.sleep(0.001)  # nothing to be woken by: strace says nothing when it holds it
+    os.kill(process, signal.SIGCONT)
+    try:
+        return ended(process, reading)
+    finally:
+        tracer.wait(LIMIT_S)
+
+
+def _is_traced(process: int) -> bool:
+    return "TracerPid:\t0\n" not in Path(f"/proc/{process}/status").read_text(encoding="ascii")
 
 
 def killed(scene: Scene, kind: Kind, call: str, number: int) -> tuple[list[str], bool]:
     """One run; answers what is wrong with it, and whether the process was killed at all."""
-    program = shutil.which("strace") or "strace"
-    words = ["-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"]
-    own = [sys.executable, "-m", "tests.crash.calls.sweep", "--inside", kind.name, "--directory", str(scene.directory)]
-    done = subprocess.run([program, *words, *own], capture_output=True, timeout=LIMIT_S, check=False)
-    # strace ends as its program did
-    code = done.returncode if done.returncode <= 128 else 128 - done.returncode
-    first = gathered(done.stdout, code, done.stderr.decode(errors="replace")[-500:] or None)
+    first = traced(first_life(kind, scene.board, scene.store, None, False), call, number)
     scene.count()
     struck = first.signal == signal.SIGKILL
     if not struck and first.code != 0:
@@ -90,9 +103,9 @@ def carried_out(kind: Kind, call: str, number: int, fault: str | None) -> tuple[
         scene.close()
 
 
-def swept(kind: Kind, call: str, step: int, arguments: argparse.Namespace) -> Iterator[tuple[str, list[str], bool]]:
+def swept(kind: Kind, call: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[str], bool]]:
     """The runs of one kind and call, until a run is not killed any more."""
-    for number in range(1, MOST, step):
+    for number in range(1, MOST):
         name = f"{call} / {kind.name} / {number}"
         if arguments.only and arguments.only != name:
             continue
@@ -108,26 +121,22 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the run of this name")
     parser.add_argument("--call", action="append", choices=CALLS)
     parser.add_argument("--kind", action="append", choices=KIND_NAMES)
-    parser.add_argument("--gate", action="store_true", help="the short set that the gate runs")
+    parser.add_argument("--gate", action="store_true", help="what the gate runs: one kind")
     parser.add_argument("--fault", choices=faults.NAMES, help="a defect to be found: the control of this harness")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--inside", help=argparse.SUPPRESS)
-    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     kinds = {kind.name: kind for kind in KINDS}
-    if arguments.inside is not None:
-        inside(kinds[arguments.inside], arguments.directory)
-        return 0
     end_tidily()
     if strace() is None:
         print("no strace, or it may not trace: no system call can be struck")
         return 2
+    ready_to_fork()
     chosen = [kinds[name] for name in arguments.kind or (KIND_NAMES[:1] if arguments.gate else KIND_NAMES)]
     wanted = [(kind, call) for kind in chosen for call in arguments.call or CALLS]
 
     def work(index: int, told: Told) -> None:
         kind, call = wanted[index]
-        for name, found, struck in swept(kind, call, STEP_IN_THE_GATE[call] if arguments.gate else 1, arguments):
+        for name, found, struck in swept(kind, call, arguments):
             told.say("done", [name, found, struck])
 
     began_s = time.monotonic()
@@ -141,5 +150,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
     sys.exit(main())

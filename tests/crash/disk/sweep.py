@@ -16,7 +16,6 @@ import asyncio
 import copy
 import ctypes
 import errno
-import gc
 import os
 import shutil
 import signal
@@ -36,7 +35,7 @@ from hwtool_contracts.errors import DomainError
 from hwtool_store.faults import StoreFatal, StoreRefused
 from tests.crash.kinds import KEY, KINDS, Kind
 from tests.crash.life import Ended, HostClock, Told, end_tidily, first_life, last_life, spread
-from tests.crash.matrix import Run, Scene, judged
+from tests.crash.matrix import Run, Scene, judged, ready_to_fork
 
 SHIM: Final = Path(__file__).with_name("shim.c")
 KIND_NAMES: Final = ("store", "pop with a level")
@@ -221,7 +220,7 @@ def swept(chain: Chain, only: str, step: int, fault: bool) -> Iterator[tuple[str
 
 def inside(arguments: argparse.Namespace) -> int:
     """Sweep, in a process that has the shim."""
-    gc.freeze()  # forks share what was imported, as long as nobody touches it
+    ready_to_fork()
     wanted = [c for c in chains(arguments.gate) if not arguments.scene or c.scene in arguments.scene]
 
     def work(index: int, told: Told) -> None:

@@ -32,6 +32,7 @@ from tests.hwtool.conftest import OPERATOR
 
 JOBS: Final = 2
 MOST_LIVES: Final = 2
+REQUESTS: Final = (1, 4)  # fewest and most of one history: many short ones find more than a few long ones
 TRIES: Final = 5
 LONGEST_LIFE: Final = 500  # steps; what is asked for takes some hundreds
 WEATHERS: Final = (  # a history in which everything fails at once finds less than one in which a few things do
@@ -51,7 +52,7 @@ class History:
         self.seed = seed
         self.world = World(seed)
         furnish(self.world)
-        self.asked = drawn(self.world, self.world.draw.randint(2, 5))
+        self.asked = drawn(self.world, self.world.draw.randint(*REQUESTS))
         self.answers: list[tuple[str, Result]] = []
         self.lives = 0
         self.left: dict[str, str] = {}  # keys that are unknown when everything has been tried, and why
