@@ -449,7 +449,7 @@ class Device:
 
     def _follows(self, run: list[Register], register: Register) -> bool:
         last = run[-1]
-        if (last.space, last.bank) != (register.space, register.bank):
+        if (last.space, last.bank) != (register.space, register.bank) or register.space is Space.OBJECT:
             return False
         judged = [self.judge((r,)) for r in (last, register)]
         if not all(isinstance(j, ReadJudgement) and may_merge(j) for j in judged):

@@ -38,6 +38,7 @@ from hwtool_registers.plan import (
     Plan,
     plan_alias_write,
     plan_block_write,
+    plan_merged_write,
     plan_read,
     plan_write,
     selectors,
@@ -369,7 +370,7 @@ async def _shadows(resolved: Resolved) -> dict[str, int]:
 def _write_plan(resolved: Resolved, values: Mapping[str, int], held: Mapping[str, int]) -> Plan:
     """The transfers of a write, and of what is consumed to verify it.
 
-    An update by addresses that set, clear or toggle touches no neighbour.
+    An update by addresses that set, clear or toggle touches no neighbour, and one that the device merges none either.
     """
     device = resolved.device
     first = resolved.changes[0]
@@ -380,6 +381,9 @@ def _write_plan(resolved: Resolved, values: Mapping[str, int], held: Mapping[str
         plan = plan_alias_write(device.contract, device.spec.address, register, wanted, mask, device.known)
         if not plan.accesses:
             raise refusal(_changes_nothing(register), device)
+    elif first.update is not None and first.update.by == "device":
+        kept, whole = first.update.from_current, values[first.register.name]
+        plan = plan_merged_write(device.contract, device.spec.address, first.register, whole, kept, device.known)
     else:
         pairs = [(c.register, values[c.register.name]) for c in resolved.changes]
         make = plan_block_write if resolved.group is not None and resolved.group.transfer == "one" else plan_write
@@ -482,10 +486,12 @@ def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> i
     if change.update.by == "alias":
         held, mask = before.get(register.name, 0), change.mask or 0
         return (held & ~mask) | (change.value & mask)
-    whole = updated_value(register, change.update, before.get(register.name), change.fields)
+    merged = change.update.by == "device"
+    current = 0 if merged else before.get(register.name)
+    whole = updated_value(register, change.update, current, change.fields)
     loose = (change.mask or 0) & ~sum(f.mask for f in register.fields.values())
     whole = (whole & ~loose) | (change.value & loose)
-    refused = judge_whole_value(register, whole)
+    refused = None if merged else judge_whole_value(register, whole)
     if refused is not None:
         raise refusal(refused, device)
     return whole

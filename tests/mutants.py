@@ -6,6 +6,7 @@ survives, or a change that no longer fits the source, ends it with 1. docs/guard
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import os
@@ -79,6 +80,7 @@ PLANTED = (
 RETRY = "tests/hwtool/test_retry.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
 CACHE = "tests/contracts/test_cache.py::"
+MERGING = "tests/hwtool/test_merging.py::"
 MUTANTS = [
     Mutant(
         "the seam: an intent is dispatched once",
@@ -1248,6 +1250,22 @@ MUTANTS = [
         "        if heard != request:\n",
         "        if False:\n",
         MODBUS + "test_line_when_its_adapter_hears_itself_then_the_echo_must_be_the_request"),
+    Mutant("a device merges what function 22 takes, and nothing else", "contracts/hwtool_contracts/judge_write.py",
+        "    return offered and unlimited and register.width_bits == 16\n",
+        "    return offered\n",
+        MERGING + "test_update_when_function_22_does_not_fit_then_read_and_written_back"),
+    Mutant("what a device merges, it is told to keep", "registers/hwtool_registers/plan.py",
+        "    masks = to_bytes(register, kept) + to_bytes(register, value & ~kept)\n",
+        "    masks = to_bytes(register, 0) + to_bytes(register, value)\n",
+        MERGING + "test_request_when_hardware_moves_a_neighbour_in_between_then_it_stays_moved"),
+    Mutant("an object is the one that was asked for", "registers/hwtool_registers/buses/modbus_pdu.py",
+        "    if (pdu[:3], pdu[6:OBJECT_AT]) != wanted:\n",
+        "    if False:\n",
+        MODBUS + "test_answer_when_a_frame_came_then_confirmed_only_if_it_fits"),
+    Mutant("an object is read by itself", "hwtool/devices.py",
+        " or register.space is Space.OBJECT:\n",
+        ":\n",
+        "tests/hwtool/test_objects.py::test_object_when_read_then_its_text_and_a_transfer_for_each"),
 ]  # fmt: skip
 
 
@@ -1288,7 +1306,13 @@ def tested(copy: Path, test: str) -> tuple[int, str]:
 
 
 def _run_in(copy: Path, test: str) -> int:
-    """As `pytest TEST` in the copy: nothing of the checkout itself may be imported."""
+    """As `pytest TEST` in the copy."""
+    _enter(copy)
+    return pytest.main(["-q", "-x", *FEW_PLUGINS, "--timeout=60", test])
+
+
+def _enter(copy: Path) -> None:
+    """Import from the copy from here on: nothing of the checkout itself may be imported."""
     os.chdir(copy)
     roots = [str(copy / d) for d in ("", *SOURCES[1:5])]
     os.environ |= {"PYTHONPATH": os.pathsep.join(roots), **BARE}
@@ -1296,7 +1320,16 @@ def _run_in(copy: Path, test: str) -> int:
     sys.path[:] = [*roots, *(p for p in sys.path if p.rstrip("/") not in ours)]
     for name in [n for n in sys.modules if n == "tests" or n.startswith("tests.")]:
         del sys.modules[name]
-    return pytest.main(["-q", "-x", *FEW_PLUGINS, "--timeout=60", test])
+
+
+def _import_lower_floors(copy: Path) -> None:
+    """Keep the packages below `hwtool` in this process, for mutants of `hwtool` alone: they import nothing of it."""
+    _enter(copy)
+    importlib.import_module("hwtool.server")
+    for name in [n for n in sys.modules if n == "hwtool" or n.startswith("hwtool.")]:
+        del sys.modules[name]
+    gc.collect()
+    gc.freeze()
 
 
 def written(path: Path, text: str) -> None:
@@ -1330,7 +1363,11 @@ def share(mutants: list[Mutant]) -> int:
         escaped = int(code != 0)
         if escaped:
             print(f"CONTROL  {mutants[0].test} ends with {code} on the tree as it is: {said[-300:]}", flush=True)
-        for mutant in mutants:
+        low = False
+        for mutant in sorted(mutants, key=lambda m: m.file.startswith("hwtool/")):
+            if mutant.file.startswith("hwtool/") and not low:
+                _import_lower_floors(copy)
+                low = True
             why = survives(mutant, copy)
             escaped += why is not None
             told = "caught  " if why is None else "SURVIVES"

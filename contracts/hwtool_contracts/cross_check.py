@@ -10,11 +10,24 @@ from hwtool_contracts.effects import ReadEffect, When, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import judge_write
-from hwtool_contracts.model import Access, Contract, Field, NamedSequence, Owner, ReadSpec, Register, Relock, Space
+from hwtool_contracts.model import (
+    Access,
+    Contract,
+    Encoding,
+    Field,
+    NamedSequence,
+    Owner,
+    ReadSpec,
+    Register,
+    Relock,
+    Space,
+)
 from hwtool_contracts.named_steps import check_steps
 from hwtool_contracts.places import cells, find_place, find_register, gate_of
 from hwtool_contracts.reach import check_reach
 from hwtool_contracts.toml_reader import Fault
+
+MOST_OBJECT = 0xFF  # of Modbus device identification
 
 
 def check_references(contract: Contract, file: str, faults: list[Fault]) -> None:
@@ -97,16 +110,18 @@ class _Check:
             self.fault(table, "offset", "ends above 65535", register.offset, "a 16-bit register number")
         modbus = self.contract.access.modbus
         if modbus is not None and modbus.functions and register.space.modbus:
-            reads = {{Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3}.get(register.space, 4)}
+            reads = {{Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3, Space.OBJECT: 43}.get(register.space, 4)}
             if register.access.readable and not reads & modbus.functions:
                 wanted = f"functions with {reads.pop()}"
                 self.fault(table, "space", "the device has no function to read it", register.space, wanted)
             writes = {5, 15} if register.space.of_bits else {6, 16}
-            if register.access.writable and not writes & modbus.functions:
+            if register.space.numbered and register.access.writable and not writes & modbus.functions:
                 wanted = " or ".join(map(str, sorted(writes)))
                 self.fault(table, "access", "the device has no function to write it", register.access, wanted)
-        if register.space in (Space.INPUT, Space.DISCRETE) and register.access is not Access.RO:
+        if register.space in (Space.INPUT, Space.DISCRETE, Space.OBJECT) and register.access is not Access.RO:
             self.fault(table, "access", f"{register.space} registers cannot be written", register.access, "ro")
+        if register.space is Space.OBJECT:
+            self.object(table, register)
         if register.crc is not None and register.width_bits % (8 * register.crc.word_bytes):
             wanted = f"a multiple of {8 * register.crc.word_bytes}: each word has its CRC"
             self.fault(table, "width_bits", "no whole word", register.width_bits, wanted)
@@ -323,6 +338,8 @@ class _Check:
                 self._contiguous(table, found)
 
     def _contiguous(self, table: str, members: list[Register]) -> None:
+        if members[0].space is Space.OBJECT:
+            self.fault(table, "transfer", "an object is read by itself", "one", "each")
         i2c = self.contract.access.i2c
         if members[0].space is Space.MEMORY and i2c is not None and i2c.auto_increment not in ("read", "both"):
             self.fault(table, "transfer", "the chip does not move its pointer", "one", "each")
@@ -331,6 +348,14 @@ class _Check:
             if after.offset != before.offset + step:
                 wanted = f"{before.offset + step:#04x} after {before.name}"
                 self.fault(table, "members", "not contiguous", f"{after.name} at {after.offset:#04x}", wanted)
+
+    def object(self, table: str, register: Register) -> None:
+        """A Modbus device identification object."""
+        if register.offset > MOST_OBJECT:
+            self.fault(table, "offset", "no number of an object", register.offset, f"0 to {MOST_OBJECT}")
+        if register.quantity.encoding is not Encoding.TEXT or register.width_bits % 8:
+            told = f"{register.width_bits} bits of {register.quantity.encoding}"
+            self.fault(table, "encoding", "an object is a text", told, "text, of 8 bits for each character at most")
 
     def assumes(self) -> None:
         for index, assume in enumerate(self.contract.assumes):

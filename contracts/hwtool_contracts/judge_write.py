@@ -21,6 +21,7 @@ from hwtool_contracts.model import (
     Persistence,
     Register,
     Signal,
+    Space,
     Verify,
     WriteSpec,
 )
@@ -330,14 +331,15 @@ class UpdateJudgement:
         constant: value of all bits that do not come from the current value or the caller.
         from_current: mask of the bits that are written back as they were read.
         by: `value`, one whole value is written; `mask`, bits of the value say what is changed; `alias`, ones are
-            written where they set, clear or toggle. The last two touch no neighbour.
+            written where they set, clear or toggle; `device`, it is told which bits to change, and keeps
+            `from_current` itself (Modbus function 22). All but the first touch no neighbour.
         shadow: what the register holds cannot be read: it is what was written to it last, in this generation.
     """
 
     needs_current: bool
     constant: int
     from_current: int
-    by: Literal["value", "mask", "alias"] = "value"
+    by: Literal["value", "mask", "alias", "device"] = "value"
     shadow: bool = False
 
 
@@ -370,6 +372,7 @@ def judge_update(
                 f"{name}.{field.name}: nobody has said what writing it does",
                 "write the whole register with reg.write, stating every bit, or review the contract",
             )
+    merges = _merges(contract, register)
     constant = from_current = covered = 0
     for field in register.fields.values():
         covered |= field.mask
@@ -379,7 +382,13 @@ def judge_update(
             constant |= field.placed(_reserved_value(field))
             continue
         kept = _neutral_of(
-            field.write, field.volatile, register, f"{name}.{field.name}", field.width_bits, field.volatile_unsaid
+            field.write,
+            field.volatile,
+            register,
+            f"{name}.{field.name}",
+            field.width_bits,
+            field.volatile_unsaid,
+            merges=merges,
         )
         if isinstance(kept, Refused):
             return kept
@@ -396,6 +405,7 @@ def judge_update(
             f"{name} (bits {loose:#x})",
             register.width_bits,
             register.volatile_unsaid,
+            merges=merges,
         )
         if isinstance(kept, Refused):
             return kept
@@ -403,6 +413,8 @@ def judge_update(
             from_current |= loose
         else:
             constant |= kept & loose
+    if from_current and merges:
+        return UpdateJudgement(False, constant, from_current, "device")
     if from_current and not register.access.readable:
         if register.write_mask:  # a write of it says which bits it changes: the last one is not what it holds
             blocking = next((f.name for f in register.fields.values() if f.mask & from_current), None)
@@ -426,6 +438,17 @@ def judge_update(
                 "write the whole register with reg.write, stating every bit",
             )
     return UpdateJudgement(bool(from_current), constant, from_current)
+
+
+def _merges(contract: Contract, register: Register) -> bool:
+    """Whether the device itself keeps the bits that a write of the register leaves out: Modbus function 22.
+
+    It takes one word. What the whole value may be can only be judged where it is known here.
+    """
+    modbus = contract.access.modbus
+    offered = modbus is not None and 22 in modbus.functions and register.space is Space.HOLDING
+    unlimited = register.write.limits is None and not register.write.values
+    return offered and unlimited and register.width_bits == 16
 
 
 def _touching_nothing_else(
@@ -493,9 +516,20 @@ def _refuse_shared(register: Register, named: frozenset[str], loose_mask: int) -
 
 
 def _neutral_of(
-    write: WriteSpec, volatile: bool, register: Register, where: str, width_bits: int, unsaid: bool = False
+    write: WriteSpec,
+    volatile: bool,
+    register: Register,
+    where: str,
+    width_bits: int,
+    unsaid: bool = False,
+    *,
+    merges: bool = False,
 ) -> int | Refused | None:
-    """The constant that leaves a field alone, None for its current value, or why there is neither."""
+    """The constant that leaves a field alone, None for its current value, or why there is neither.
+
+    Args:
+        merges: the device writes the current value back itself: nobody comes in between.
+    """
     effect = write.effect
     constant = constant_neutral(effect, width_bits)
     if constant is not None and not write.triggers:
@@ -503,6 +537,8 @@ def _neutral_of(
     if write.triggers:
         why = f"any write of it sets off {', '.join(write.triggers)}"
     elif WRITE_POLICY[effect].neutral in (Neutral.CURRENT, Neutral.NON_LOCKING):
+        if merges:
+            return None
         if volatile:
             why = UNSAID if unsaid else "hardware changes it by itself"
         elif register.owner is Owner.SHARED:

@@ -176,7 +176,10 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
     "mdio": {"addresses": Key("integers", "PHY addresses it can have; none: any of 0 to 31")},
     "modbus": {
         "base": Key("integer", "number that the manual gives to register 0 on the wire: 0 or 1", required=True),
-        "functions": Key("integers", "function codes it answers: 1 to 6, 15, 16"),
+        "functions": Key(
+            "integers",
+            "function codes it answers: 1 to 6, 15, 16; 22: it merges what an update leaves alone; 43: its objects",
+        ),
         "max_registers": Key("integer", "registers that one request may span"),
         "word_order": Key("word", "of values longer than a register", ORDERS),
         "atomic_multi": Key("flag", "several registers are written whole or not at all"),

@@ -59,13 +59,17 @@ class ByteOrder(StrEnum):
 
 
 class Space(StrEnum):
-    """Address spaces of a device: `memory` of offsets, four of Modbus, one of opcodes, one of lines of text."""
+    """Address spaces of a device: `memory` of offsets, five of Modbus, one of opcodes, one of lines of text.
+
+    `object` is Modbus's device identification: each object is a text, by its number, read by itself.
+    """
 
     MEMORY = "memory"
     HOLDING = "holding"
     INPUT = "input"
     COIL = "coil"
     DISCRETE = "discrete"
+    OBJECT = "object"
     COMMAND = "command"
     LINE = "line"
 
@@ -80,9 +84,14 @@ class Space(StrEnum):
         return self in (Space.COIL, Space.DISCRETE)
 
     @property
+    def numbered(self) -> bool:
+        """A space whose numbers a manual may count from 1."""
+        return self.of_words or self.of_bits
+
+    @property
     def modbus(self) -> bool:
         """A space of Modbus."""
-        return self.of_words or self.of_bits
+        return self.numbered or self is Space.OBJECT
 
 
 class Persistence(StrEnum):

@@ -126,14 +126,18 @@ class RegisterReader:
             table.fault("space", "not a space that is named", space, wanted)
         modbus = space.modbus
         width = (
-            table.integer("width_bits", low=1, high=MAX_TEXT_BITS if phrase is not None else MAX_WIDTH_BITS)
+            table.integer(
+                "width_bits",
+                low=1,
+                high=MAX_TEXT_BITS if phrase is not None or space is Space.OBJECT else MAX_WIDTH_BITS,
+            )
             or (None if space.of_bits else self.defaults.width_bits)
             or {Space.MEMORY: 8, Space.LINE: 32}.get(space, 1 if space.of_bits else 16)
         )
         if space.of_words and width % 16:
             table.fault("width_bits", "a Modbus register has 16 bits", width, "a multiple of 16")
         offset = table.integer("offset", low=0, required=phrase is None)
-        where = at + (offset or 0) - (self.facts.modbus_base if modbus else 0)
+        where = at + (offset or 0) - (self.facts.modbus_base if space.numbered else 0)
         if where < 0:
             table.fault("offset", "below the base of the numbering", offset, f"at least {self.facts.modbus_base}")
         access = table.choice("access", Access, required=True) or Access.NONE
@@ -177,6 +181,8 @@ class RegisterReader:
             return [register]
         if phrase is not None:
             table.fault("count", "a line has no offset to count from", count, "the key left out")
+        if space is Space.OBJECT:
+            table.fault("count", "an object is a text by itself", count, "the key left out")
         step = stride if space.of_bits else stride_cells(stride, modbus, table)
         elements = [moved(replace(register, name=f"{prefix}{name}[{i}]"), i * step) for i in range(count)]
         if block is not None:

@@ -250,7 +250,7 @@ class _Writer:
         default_width = 8
         if r.space is not Space.MEMORY:
             default_width = 1 if r.space.of_bits else 32 if r.space is Space.LINE else 16
-            if not at and self.contract.access.modbus is not None:
+            if not at and self.contract.access.modbus is not None and r.space is not Space.OBJECT:
                 offset += self.contract.access.modbus.base
         told: dict[str, Any] = {"offset": Hex(offset, self.offset_bits)}
         if r.space.modbus:

@@ -48,6 +48,7 @@ class RegisterWrite:
     """Write `data` at `offset` of the device at `address`, in one transaction.
 
     Attributes:
+        data: what is written; for Modbus function 22 the word of the bits that are kept, then the one of the others.
         atomic: the device takes the data whole or not at all (a proof of non-execution needs it).
         bits: how many coils; None elsewhere.
         pec: the bus sends the packet error code of SMBus behind the data.

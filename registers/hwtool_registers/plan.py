@@ -6,7 +6,8 @@ Rules
   (`restore = "none"`): other accesses move those, so each access writes them. Restoring goes backwards. `known` holds
   the values of the selectors that are not overwritten as a whole.
 - A field update writes one whole value; the fields left alone get what `judge_update` says. Where a contract names
-  addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear.
+  addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear. A
+  Modbus device with function 22 is told which bits to change, and merges them itself.
 - A Modbus register of one word is written with function 06 where the device has it, else 16; longer ones with 16, and
   where a device has only 06, word by word: then part of the value can be written and the rest not.
 - A register wider than its bus accesses takes several, in the order of their offsets, under one bus lock; one that is
@@ -233,6 +234,15 @@ def plan_alias_write(
     return Plan(_banked(contract, address, register, accesses, known))
 
 
+def plan_merged_write(
+    contract: Contract, address: int, register: Register, value: int, kept: int, known: Mapping[str, int]
+) -> Plan:
+    """Have the device change a word itself: all bits but those of `kept` become those of `value`."""
+    masks = to_bytes(register, kept) + to_bytes(register, value & ~kept)
+    write = RegisterWrite(address, register.space, register.offset, masks, contract.access.offset_bytes, 22)
+    return Plan(_banked(contract, address, register, [Step(Role.ACCESS, register.name, write)], known))
+
+
 def _banked(
     contract: Contract, address: int, register: Register, accesses: list[Step], known: Mapping[str, int]
 ) -> tuple[Step, ...]:
@@ -267,7 +277,7 @@ def _banked(
     return (*select, *accesses, *restore)
 
 
-READ_FUNCTIONS: Final = {Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3, Space.INPUT: 4}
+READ_FUNCTIONS: Final = {Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3, Space.INPUT: 4, Space.OBJECT: 43}
 
 
 def _place(contract: Contract, address: int, offset: int, size_bytes: int) -> tuple[int, int]:

@@ -35,7 +35,7 @@ from hwtool_registers.buses.modbus_pdu import exception_answer
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
 from hwtool_sim.input_buffer import InputBuffer
-from hwtool_sim.spaces import line, message, read_bits, write_bits
+from hwtool_sim.spaces import line, merged, message, read_bits, write_bits
 
 LOG_LENGTH: Final = 10_000
 
@@ -317,7 +317,9 @@ def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
     if transfer.offset_bytes != chip.contract.access.offset_bytes:
         raise NotThere(f"{chip.contract.part} takes {chip.contract.access.offset_bytes} byte(s) of offset")
     size_bytes = transfer.size_bytes if isinstance(transfer, RegisterRead) else len(transfer.data)
-    if modbus is not None and transfer.space is not Space.MEMORY and size_bytes > 2 * modbus.max_registers:
+    if transfer.function == 22:
+        size_bytes = 2  # two masks of one register
+    if modbus is not None and transfer.space.numbered and size_bytes > 2 * modbus.max_registers:
         limit = f"takes {modbus.max_registers} registers a request"
         raise NotThere(f"{chip.contract.part} {limit}, not {size_bytes // 2}", 0x03)
     if transfer.space.of_bits:
@@ -325,7 +327,7 @@ def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
     offset = _whole_offset(chip, transfer)
     if isinstance(transfer, RegisterRead):
         return Confirmed(chip.read(transfer.space, offset, transfer.size_bytes))
-    chip.write(transfer.space, offset, transfer.data)
+    chip.write(transfer.space, offset, merged(chip, transfer) if transfer.function == 22 else transfer.data)
     return Confirmed()
 
 

@@ -236,7 +236,7 @@ class RtuLine:
             return False
         with self._chips:
             chip = self.bus.chips.get(frame[0])
-            request = request_in(frame, None if chip is None else chip.contract.access)
+            request = request_in(frame, None if chip is None else chip.contract)
             if isinstance(request, int):
                 if chip is not None:
                     self._owed.put(self.bus.clock(), exception_frame(frame[0], frame[1], request))

@@ -1,8 +1,8 @@
 """The slave's half of Modbus RTU: request frames become transfers, and what a chip said becomes reply frames. Pure.
 
-Functions 03, 04, 06 and 16. A frame becomes the transfer that hwtool_registers.plan would send for it, so that a chip
-answers the same on a line as on the simulated bus. Exceptions: 01 for a function the chip has not, 02 for a place where
-it has nothing, 03 for a quantity it does not take.
+Functions 01 to 06, 15, 16, 22, and of 43 the access to one object. A frame becomes the transfer that
+hwtool_registers.plan would send for it, so that a chip answers the same on a line as on the simulated bus. Exceptions:
+01 for a function the chip has not, 02 for a place where it has nothing, 03 for a quantity it does not take.
 
 Source: Modbus Application Protocol V1.1b3, 6 and 7.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hwtool_contracts.model import BusAccess, Space
+from hwtool_contracts.model import Contract, Space
 from hwtool_registers.bus import Confirmed, RegisterRead, RegisterWrite
 from hwtool_registers.buses.modbus import framed
+from hwtool_registers.buses.modbus_pdu import IDENTIFICATION
 from hwtool_sim.bus import Taken
 from hwtool_sim.chip import NotThere
 from hwtool_sim.faults import Fault, FaultKind
@@ -23,6 +24,7 @@ MAX_READ_BITS: Final = 2000  # coils of one frame: 6.1
 MAX_WRITE_BITS: Final = 1968  # 6.11
 MAX_READ: Final = 125  # registers of one frame: 6.3
 MAX_WRITE: Final = 123  # 6.12
+CONFORMITY: Final = 0x83  # extended identification, each object by itself (6.21)
 NO_SUCH_FUNCTION: Final = 0x01
 NO_SUCH_QUANTITY: Final = 0x03
 
@@ -33,23 +35,29 @@ def length_of(begun: bytes) -> int | None:
         return None
     if begun[1] in (1, 2, 3, 4, 5, 6):
         return 8
+    if begun[1] == 22:
+        return 10
+    if begun[1] == 43 and begun[2:3] == IDENTIFICATION[:1]:
+        return 7
     if begun[1] in (15, 16) and len(begun) > 6:
         return 9 + begun[6]
     return None
 
 
-def request_in(frame: bytes, access: BusAccess | None) -> RegisterRead | RegisterWrite | int:
+def request_in(frame: bytes, contract: Contract | None) -> RegisterRead | RegisterWrite | int:
     """The transfer that a frame asks for, or the exception that answers it whatever the device holds.
 
     Args:
-        access: how the device is reached; None: there is none.
+        contract: of the device; None: there is none.
     """
-    offset_bytes = 1 if access is None else access.offset_bytes
-    modbus = None if access is None else access.modbus
+    offset_bytes = 1 if contract is None else contract.access.offset_bytes
+    modbus = None if contract is None else contract.access.modbus
     unit, function, body = frame[0], frame[1], frame[2:-2]
-    if function not in (1, 2, 3, 4, 5, 6, 15, 16):
+    if function == 43 and body[:1] == IDENTIFICATION[:1]:
+        return _object_asked(unit, body, contract)
+    if function not in (1, 2, 3, 4, 5, 6, 15, 16, 22):
         return NO_SUCH_FUNCTION
-    if len(body) < 4 or (function not in (15, 16) and len(body) != 4):
+    if len(body) < 4 or (function not in (15, 16) and len(body) != (6 if function == 22 else 4)):
         return NO_SUCH_QUANTITY
     offset, word = int.from_bytes(body[:2], "big"), int.from_bytes(body[2:4], "big")
     match function:
@@ -73,14 +81,24 @@ def request_in(frame: bytes, access: BusAccess | None) -> RegisterRead | Registe
                 return NO_SUCH_QUANTITY
             space = Space.HOLDING if function == 3 else Space.INPUT
             return RegisterRead(unit, space, offset, 2 * word, offset_bytes, function)
-        case 6:
-            return RegisterWrite(unit, Space.HOLDING, offset, body[2:4], offset_bytes, 6)
+        case 6 | 22:
+            return RegisterWrite(unit, Space.HOLDING, offset, body[2:], offset_bytes, function)
         case _:
             data = body[5:]
             if not 1 <= word <= MAX_WRITE or body[4] != len(data) or len(data) != 2 * word:
                 return NO_SUCH_QUANTITY
             atomic = word == 1 or (modbus is not None and modbus.atomic_multi)
             return RegisterWrite(unit, Space.HOLDING, offset, data, offset_bytes, 16, atomic)
+
+
+def _object_asked(unit: int, body: bytes, contract: Contract | None) -> RegisterRead | int:
+    """One object by its number, as long as the contract says that its text may be."""
+    if body[:2] != IDENTIFICATION or len(body) != 3:
+        return NO_SUCH_QUANTITY
+    registers = () if contract is None else contract.registers.values()
+    size_bytes = next((r.size_bytes for r in registers if r.space is Space.OBJECT and r.offset == body[2]), 1)
+    offset_bytes = 1 if contract is None else contract.access.offset_bytes
+    return RegisterRead(unit, Space.OBJECT, body[2], size_bytes, offset_bytes, 43)
 
 
 def exception_frame(unit: int, function: int, code: int) -> bytes:
@@ -93,7 +111,14 @@ def replies_to(frame: bytes, taken: Taken) -> list[bytes]:
     unit, function = frame[0], frame[1]
     match taken.said:
         case Confirmed(data):
-            reply = framed(frame[:2] + bytes([len(data)]) + data) if function in (1, 2, 3, 4) else framed(frame[:6])
+            if function == 43:
+                text = data.strip(b"\0")
+                shown = frame[1:4] + bytes([CONFORMITY, 0, 0, 1, frame[4], len(text)]) + text
+                reply = framed(frame[:1] + shown)
+            elif function in (1, 2, 3, 4):
+                reply = framed(frame[:2] + bytes([len(data)]) + data)
+            else:
+                reply = framed(frame[: 8 if function == 22 else 6])
         case NotThere() as refusal:
             reply = exception_frame(unit, function, refusal.exception)
         case None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hwtool_contracts.model import Register, Space
 from hwtool_registers.bits import from_bytes, to_bytes
+from hwtool_registers.bus import RegisterWrite
 from hwtool_sim.chip import Chip, NotThere
 
 
@@ -72,6 +73,22 @@ def line(chip: Chip, text: str, expects_reply: bool) -> bytes:
             chip.write_register(register, raw)
             return b""
     raise NotThere(f"{chip.contract.part} does not know {text[:40]!r}")
+
+
+def merged(chip: Chip, transfer: RegisterWrite) -> bytes:
+    """The word that a device writes which is told the bits to keep and those to set among the others.
+
+    It takes them from what the register holds, without a read that anything would come of, and writes the whole word.
+
+    Source: Modbus Application Protocol V1.1b3, 6.16.
+
+    Raises:
+        NotThere: no writable register there.
+    """
+    register, words = chip.find_bit(transfer.space, transfer.offset, readable=False)
+    held = to_bytes(register, chip.values[register.name])[2 * words : 2 * words + 2]
+    kept, given = transfer.data[:2], transfer.data[2:]
+    return bytes((h & k) | (g & ~k & 0xFF) for h, k, g in zip(held, kept, given, strict=True))
 
 
 def read_bits(chip: Chip, space: Space, offset: int, bits: int) -> bytes:

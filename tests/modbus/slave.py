@@ -1,7 +1,7 @@
 """A Modbus RTU slave by pymodbus, in a process of its own: counts what it executes into a file.
 
 Usage: slave.py TTY COUNTS. Unit 17; holding registers 0 to 99 hold 3 times their number; register 50 and 51 hold the
-float 230.5. Each executed request appends a line `FUNCTION ADDRESS` to COUNTS.
+float 230.5. Objects 0 and 1 say who it is. Each executed request appends a line `FUNCTION ADDRESS` to COUNTS.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pymodbus import FramerType
+from pymodbus import FramerType, ModbusDeviceIdentification
 from pymodbus.pdu import ModbusPDU
 from pymodbus.server import ModbusSerialServer
 from pymodbus.simulator import DataType, SimData, SimDevice
+
+IDENTITY = ModbusDeviceIdentification(info_name={"VendorName": "nobody", "ProductCode": "slave"})  # type: ignore[no-untyped-call]
 
 
 def count_into(counts: Path) -> Callable[[bool, ModbusPDU], ModbusPDU]:
@@ -37,7 +39,9 @@ async def main(tty: str, count: Callable[[bool, ModbusPDU], ModbusPDU]) -> None:
     values[50:52] = struct.unpack(">HH", struct.pack(">f", 230.5))
 
     device = SimDevice(id=17, simdata=[SimData(0, values=values, datatype=DataType.REGISTERS)])
-    server = ModbusSerialServer(device, framer=FramerType.RTU, port=tty, baudrate=115200, trace_pdu=count)
+    server = ModbusSerialServer(
+        device, framer=FramerType.RTU, port=tty, baudrate=115200, trace_pdu=count, identity=IDENTITY
+    )
     print("slave is ready", flush=True)
     await server.serve_forever()
 

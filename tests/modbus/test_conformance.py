@@ -114,6 +114,11 @@ REGISTERS: Final[list[tuple[Transfer, bytes]]] = [
     (write(16, Space.HOLDING, 8, words(1, 2, 3)), b""),
     (read(3, Space.HOLDING, 7, 8), words(0x1234, 1, 2, 3)),
 ]
+MERGED: Final[list[tuple[Transfer, bytes]]] = [
+    (write(6, Space.HOLDING, 4, words(0x12)), b""),
+    (write(22, Space.HOLDING, 4, words(0xF2, 0x25)), b""),
+    (read(3, Space.HOLDING, 4, 2), words(0x17)),  # the example of the Application Protocol, 6.16
+]
 BITS: Final[list[tuple[Transfer, bytes]]] = [
     (read(4, Space.INPUT, 4, 4), words(12, 15)),
     (read(1, Space.COIL, 0, 2, 10), b"\xaa\x02"),
@@ -137,6 +142,32 @@ def carried(peer: Peer, cases: list[tuple[Transfer, bytes]]) -> None:
 
 def test_registers_when_read_and_written_then_as_the_other_author_has_them_and_each_once(peer: Peer) -> None:
     carried(peer, REGISTERS)
+
+
+def test_word_when_the_slave_merges_it_then_the_bits_kept_are_as_they_were(
+    peer: Peer, request: pytest.FixtureRequest
+) -> None:
+    if "modbus-tk" in request.node.name:
+        pytest.skip("modbus-tk's slave has no function 22")
+    carried(peer, MERGED)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, b"nobody"), (1, b"slave")])
+def test_object_when_asked_for_by_its_number_then_its_text(
+    peer: Peer, request: pytest.FixtureRequest, number: int, text: bytes
+) -> None:
+    if "pymodbus" not in request.node.name:
+        pytest.skip("neither libmodbus's slave nor modbus-tk's has function 43")
+    assert peer.bus.perform(read(43, Space.OBJECT, number, 16)) == Confirmed(text.rjust(16, b"\0"))
+    assert len(peer.executed()) == 1
+
+
+def test_object_when_there_is_none_then_refused(peer: Peer, request: pytest.FixtureRequest) -> None:
+    if "pymodbus" not in request.node.name:
+        pytest.skip("on a line libmodbus's slave is silent where it has not the function")
+    answer = peer.bus.perform(read(43, Space.OBJECT, 0x60, 16))
+    assert isinstance(answer, Rejected)
+    assert answer.proof == "modbus-exception-02"
 
 
 def test_bits_and_inputs_when_read_and_written_then_as_the_other_author_has_them(

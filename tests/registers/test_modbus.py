@@ -20,6 +20,8 @@ from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings, answer_of, crc
 READ = RegisterRead(17, Space.HOLDING, 5, 4, 1, 3)
 INPUT = RegisterRead(17, Space.INPUT, 5, 4, 1, 4)
 WRITE = RegisterWrite(17, Space.HOLDING, 7, b"\x12\x34", 1, 6)
+MERGED = RegisterWrite(17, Space.HOLDING, 4, b"\x00\xf2\x00\x25", 1, 22)  # the example of 6.16
+OBJECT = RegisterRead(17, Space.OBJECT, 1, 8, 1, 43)
 MULTI = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16, False)
 ATOMIC = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16, True)
 
@@ -34,6 +36,8 @@ FRAMES = [
     (INPUT, "110400050002"),
     (WRITE, "110600071234"),
     (MULTI, "1110000800020400010002"),
+    (MERGED, "1116000400f20025"),
+    (OBJECT, "112b0e0401"),
 ]
 
 
@@ -52,6 +56,8 @@ def test_request_when_framed_then_as_the_application_protocol_says(
         RegisterRead(17, Space.HOLDING, 5, 2, 1, 1),
         RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 4, 1, 6),
         RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 248, 1, 16),
+        RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 2, 1, 22),
+        RegisterRead(17, Space.OBJECT, 256, 8, 1, 43),
     ],
 )
 def test_request_when_no_frame_can_say_it_then_refused(transfer: RegisterRead | RegisterWrite) -> None:
@@ -63,6 +69,17 @@ ANSWERS: list[tuple[RegisterRead | RegisterWrite, bytes, type, str]] = [
     (READ, framed(bytes.fromhex("11030400010002")), Confirmed, ""),
     (WRITE, framed(bytes.fromhex("110600071234")), Confirmed, ""),
     (MULTI, framed(bytes.fromhex("111000080002")), Confirmed, ""),
+    (MERGED, framed(bytes.fromhex("1116000400f20025")), Confirmed, ""),
+    (MERGED, framed(bytes.fromhex("1116000400f20024")), Ambiguous, "differs"),
+    (MERGED, framed(bytes.fromhex("1116000400f2")), Ambiguous, "differs"),
+    (OBJECT, framed(bytes.fromhex("112b0e04830000010104") + b"MX-5"), Confirmed, ""),
+    (OBJECT, framed(bytes.fromhex("112b0e04830000010100")), Confirmed, ""),
+    (OBJECT, framed(bytes.fromhex("112b0e04830000010105") + b"MX-5"), Ambiguous, "no reply that holds object 1"),
+    (OBJECT, framed(bytes.fromhex("112b0e04830000010204") + b"MX-5"), Ambiguous, "no reply that holds object 1"),
+    (OBJECT, framed(bytes.fromhex("112b0e01010000010104") + b"MX-5"), Ambiguous, "no reply that holds object 1"),
+    (OBJECT, framed(bytes.fromhex("112b0e04830000020104") + b"MX-5"), Ambiguous, "no reply that holds object 1"),
+    (OBJECT, framed(bytes.fromhex("112b0e")), Ambiguous, "no reply that holds object 1"),
+    (OBJECT, framed(bytes.fromhex("112b0e04830000010109") + b"MX-5 rev2"), Ambiguous, "has 9 bytes, at most 8 fit"),
     (READ, b"", Ambiguous, "fragment of 0"),
     (READ, b"\x11\x03\x04", Ambiguous, "fragment of 3"),
     (READ, framed(bytes.fromhex("11030400010002"))[:-1] + b"\x00", Ambiguous, "CRC error"),

@@ -37,7 +37,7 @@ source = "the test"
 [access]
 [access.modbus]
 base = 0
-functions = [3, 4, 6, 16]
+functions = [3, 4, 6, 16, 22, 43]
 max_registers = 10
 atomic_multi = true
 [defaults]
@@ -51,6 +51,12 @@ access = "rw"
 offset = 6
 space = "holding"
 access = "rw"
+[registers.PRODUCT]
+offset = 1
+space = "object"
+access = "ro"
+width_bits = 96
+encoding = "text"
 [registers.WIDE]
 offset = 8
 space = "holding"
@@ -118,7 +124,11 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         WIDE,
         RegisterRead(17, Space.INPUT, 5, 2, 1, 4),
         RegisterRead(17, Space.HOLDING, 8, 4, 1, 3),
+        RegisterWrite(17, Space.HOLDING, 6, b"\xff\x00\x00\x4d", 1, 22),
+        READ_NEXT,
+        RegisterRead(17, Space.OBJECT, 1, 12, 1, 43),
     ]
+    serving.toy.values["PRODUCT"] = int.from_bytes(b"a toy", "big")
     answers = [master.perform(t) for t in asked]
     wanted: list[Answer] = [
         Confirmed(b"\x0a\x0b"),
@@ -127,6 +137,9 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         Confirmed(),
         Confirmed(b"\x00\x09"),
         Confirmed(b"\x01\x02\x03\x04"),
+        Confirmed(),
+        Confirmed(b"\x0c\x4d"),
+        Confirmed(bytes(7) + b"a toy"),
     ]
     assert answers == wanted
     assert serving.toy.executed == {
@@ -135,6 +148,9 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         ("WIDE", "write"): 1,
         ("WIDE", "read"): 1,
         ("COUNT", "read"): 1,
+        ("NEXT", "write"): 1,
+        ("NEXT", "read"): 1,
+        ("PRODUCT", "read"): 1,
     }
     assert list(serving.bus.log) == asked  # what the chip is handed is what the planner sends
 
@@ -218,7 +234,8 @@ SET_LEVEL = framed(bytes.fromhex("110600050001"))
         ("110700050001", 1),
         ("110100050000", 3),
         ("1105000512ff", 3),
-        ("1116000500010001", 1),
+        ("111600050001", 3),
+        ("112b0e0402", 2),
         ("1107", 1),
         ("110300050000", 3),
         ("11030005007e", 3),
@@ -235,7 +252,7 @@ def test_frame_when_its_form_is_not_to_be_had_then_an_exception(
     frame = bytes.fromhex(body)
     raw.send(framed(frame))
     assert raw.read(5) == framed(bytes([0x11, frame[1] | 0x80, code]))
-    assert serving.bus.transfers == 0
+    assert serving.toy.executed.total() == 0
 
 
 def test_frames_when_they_come_in_one_piece_then_each_is_answered(raw: Raw, serving: Serving) -> None:
@@ -275,7 +292,8 @@ def test_length_when_a_frame_begins_then_known_as_soon_as_it_can_be() -> None:
     multi = bytes.fromhex("11100008000204010203040000")
     assert [length_of(GOOD[:n]) for n in (0, 1, 2, 8)] == [None, None, 8, 8]
     assert [length_of(multi[:n]) for n in (2, 6, 7, 13)] == [None, None, 13, 13]
-    assert length_of(b"\x11\x2b\x0e") is None
+    assert length_of(b"\x11\x16") == 10
+    assert length_of(b"\x11\x2b\x0e") == 7
 
 
 def test_request_when_no_device_is_there_then_it_is_a_transfer_all_the_same() -> None:

@@ -340,8 +340,9 @@ def test_coils_when_written_by_another_master_then_counted_apart() -> None:
 
 # --- the slave's half of the frames -----------------------------------------------------------------------------
 
-ACCESS = contract_of(MODBUS, *COILS).access
-ATOMIC = contract_of(MODBUS + "atomic_multi = true\n", *COILS).access
+OBJECT = "[registers.WHO]\noffset = 1\nspace = 'object'\naccess = 'ro'\nwidth_bits = 96\nencoding = 'text'\n"
+DEVICE = contract_of(MODBUS, *COILS, OBJECT)
+ATOMIC = contract_of(MODBUS + "atomic_multi = true\n", *COILS)
 FRAMES: dict[str, tuple[str, Transfer | int]] = {
     "read coils": ("09 01 0002 000c", RegisterRead(9, Space.COIL, 2, 2, 2, 1, 12)),
     "read inputs": ("09 02 0002 0008", RegisterRead(9, Space.DISCRETE, 2, 1, 2, 2, 8)),
@@ -359,6 +360,13 @@ FRAMES: dict[str, tuple[str, Transfer | int]] = {
     "too short": ("09 01 0002", NO_SUCH_QUANTITY),
     "too long": ("09 01 0002 0001 00", NO_SUCH_QUANTITY),
     "no such function": ("09 07 0002 0001", NO_SUCH_FUNCTION),
+    "merged": ("09 16 0002 fff0 0005", RegisterWrite(9, Space.HOLDING, 2, b"\xff\xf0\x00\x05", 2, 22)),
+    "merged, one mask": ("09 16 0002 fff0", NO_SUCH_QUANTITY),
+    "an object": ("09 2b 0e 04 01", RegisterRead(9, Space.OBJECT, 1, 12, 2, 43)),
+    "an object that is not there": ("09 2b 0e 04 02", RegisterRead(9, Space.OBJECT, 2, 1, 2, 43)),
+    "all objects": ("09 2b 0e 01 00", NO_SUCH_QUANTITY),
+    "an object and more": ("09 2b 0e 04 01 00", NO_SUCH_QUANTITY),
+    "another encapsulated one": ("09 2b 0d 04 01", NO_SUCH_FUNCTION),
 }
 
 
@@ -366,7 +374,7 @@ FRAMES: dict[str, tuple[str, Transfer | int]] = {
 def test_frame_when_taken_apart_then_the_transfer_or_the_exception(body: str, wanted: Transfer | int) -> None:
     frame = framed(bytes.fromhex(body))
     assert crc16(frame) == 0
-    assert request_in(frame, ACCESS) == wanted
+    assert request_in(frame, DEVICE) == wanted
 
 
 def test_frame_when_the_device_takes_several_whole_then_said() -> None:
@@ -378,6 +386,9 @@ def test_frame_when_the_device_takes_several_whole_then_said() -> None:
 LENGTHS = {
     "nothing yet": ("09", None),
     "coils": ("0901", 8),
+    "an object": ("092b0e", 7),
+    "something encapsulated": ("092b", None),
+    "another encapsulated one": ("092b0d", None),
     "inputs": ("0902", 8),
     "one coil": ("0905", 8),
     "several, count not yet there": ("090f00020008", None),

@@ -39,7 +39,7 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
-from hwtool_registers.buses.modbus_pdu import answer_to, pdu_of
+from hwtool_registers.buses.modbus_pdu import answer_to, pdu_of, reply_bytes
 
 MAX_DRAINS: Final = 1000  # reads of up to 256 bytes before a line counts as babbling
 
@@ -104,10 +104,6 @@ def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
     if frame[0] != transfer.address:
         return Ambiguous(Sent.REPLY, f"reply of unit {frame[0]} function {frame[1]:#04x} to another request")
     return answer_to(transfer, frame[1:-2])
-
-
-def _reply_bytes(transfer: RegisterRead | RegisterWrite) -> int:
-    return 5 + transfer.size_bytes if isinstance(transfer, RegisterRead) else 8
 
 
 def _ready(node: int, event: int, limit_s: float) -> bool:
@@ -220,7 +216,7 @@ class ModbusRtu:
         deadline_s = self._clock() + self._settings.response_ms / 1000
         try:
             heard = self._heard(node, len(request), deadline_s) if self._settings.echo else request
-            reply = self._receive(node, _reply_bytes(transfer), deadline_s) if heard == request else b""
+            reply = self._receive(node, transfer, deadline_s) if heard == request else b""
         except OSError as error:
             self.close()
             return Ambiguous(Sent.REPLY, f"reading failed: {error}")
@@ -270,11 +266,12 @@ class ModbusRtu:
             heard += came
         return heard
 
-    def _receive(self, node: int, expected_bytes: int, deadline_s: float) -> bytes:
+    def _receive(self, node: int, transfer: RegisterRead | RegisterWrite, deadline_s: float) -> bytes:
         """Collect bytes until the frame is whole or the response time is over; an exception frame has five."""
         frame = b""
-        while len(frame) < expected_bytes and not (len(frame) >= 5 and frame[1] & 0x80):
-            came = self._came(node, expected_bytes - len(frame), deadline_s)
+        while not (len(frame) >= 5 and frame[1] & 0x80):
+            rest = 3 + reply_bytes(transfer, frame[1:]) - len(frame)
+            came = self._came(node, rest, deadline_s) if rest > 0 else b""
             if not came:
                 break
             frame += came

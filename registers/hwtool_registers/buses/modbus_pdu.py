@@ -1,7 +1,8 @@
 """What Modbus says whatever carries it: requests and replies without address and checksum, and the proof table. Pure.
 
-Functions 01 to 06, 15 and 16. A protocol data unit is the function and its data; RTU puts the unit's address before it
-and a CRC behind, TCP a header with a transaction number before.
+Functions 01 to 06, 15, 16, 22, and of 43 the individual access to device identification (MEI 14, code 04), whose text
+is made as long as it may be by zeros before it. A protocol data unit is the function and its data; RTU puts the unit's
+address before it and a CRC behind, TCP a header with a transaction number before.
 
 Source: Modbus Application Protocol V1.1b3, 6 (functions) and 7 (exceptions).
 """
@@ -31,6 +32,8 @@ PROVES_ALWAYS: Final = frozenset({0x06})
 PROVES_IF_ATOMIC: Final = frozenset({0x01, 0x02, 0x03})
 
 
+IDENTIFICATION: Final = b"\x0e\x04"  # MEI type 14, one object by its number
+OBJECT_AT: Final = 9  # where an object's text begins in the reply
 COIL_ON: Final = b"\xff\x00"
 COIL_OFF: Final = b"\x00\x00"
 
@@ -41,6 +44,8 @@ def pdu_of(transfer: RegisterRead | RegisterWrite) -> bytes:
     Raises:
         ValueError: the transfer cannot be said in one request of the functions supported.
     """
+    if transfer.function == 43 and isinstance(transfer, RegisterRead) and transfer.offset < 0x100:
+        return b"\x2b" + IDENTIFICATION + bytes([transfer.offset])
     head = bytes([transfer.function or 0]) + transfer.offset.to_bytes(2, "big")
     match transfer:
         case RegisterRead(function=1 | 2, bits=int(bits)) if 1 <= bits <= 2000:
@@ -56,8 +61,35 @@ def pdu_of(transfer: RegisterRead | RegisterWrite) -> bytes:
         case RegisterWrite(function=16) if len(transfer.data) % 2 == 0 and 2 <= len(transfer.data) <= 246:
             size = len(transfer.data)
             return head + (size // 2).to_bytes(2, "big") + bytes([size]) + transfer.data
+        case RegisterWrite(function=22) if len(transfer.data) == 4:
+            return head + transfer.data
         case _:
             raise ValueError(f"no Modbus frame for {transfer}")
+
+
+def reply_bytes(transfer: RegisterRead | RegisterWrite, begun: bytes = b"") -> int:
+    """How long the reply is that carries the request out, as far as its beginning tells."""
+    if transfer.function == 43:
+        return OBJECT_AT + begun[OBJECT_AT - 1] if len(begun) >= OBJECT_AT else OBJECT_AT
+    if isinstance(transfer, RegisterRead):
+        return 2 + transfer.size_bytes
+    return 7 if transfer.function == 22 else 5
+
+
+def _object_in(transfer: RegisterRead, pdu: bytes) -> Answer:
+    """The text of the object that was asked for.
+
+    Source: Modbus Application Protocol V1.1b3, 6.21.
+    """
+    text = pdu[OBJECT_AT:]
+    wanted = b"\x2b" + IDENTIFICATION, bytes([1, transfer.offset, len(text)])
+    if (pdu[:3], pdu[6:OBJECT_AT]) != wanted:
+        return Ambiguous(Sent.REPLY, f"no reply that holds object {transfer.offset}: {pdu.hex()}")
+    if len(text) > transfer.size_bytes:
+        return Ambiguous(
+            Sent.REPLY, f"object {transfer.offset} has {len(text)} bytes, at most {transfer.size_bytes} fit"
+        )
+    return Confirmed(text.rjust(transfer.size_bytes, b"\0"))
 
 
 def answer_to(transfer: RegisterRead | RegisterWrite, pdu: bytes) -> Answer:
@@ -68,13 +100,15 @@ def answer_to(transfer: RegisterRead | RegisterWrite, pdu: bytes) -> Answer:
     if pdu[0] & 0x80:
         return exception_answer(transfer, pdu[1])
     match transfer:
+        case RegisterRead(function=43):
+            return _object_in(transfer, pdu)
         case RegisterRead():
             data = pdu[2:]
             if pdu[1] != len(data) or len(data) != transfer.size_bytes:
                 return Ambiguous(Sent.REPLY, f"{len(data)} data bytes came, {transfer.size_bytes} were asked for")
             return Confirmed(data)
         case RegisterWrite():
-            wanted = pdu_of(transfer)[1:5]
+            wanted = pdu_of(transfer)[1 : reply_bytes(transfer)]
             if pdu[1:] != wanted:
                 return Ambiguous(Sent.REPLY, f"echo {pdu[1:].hex()} differs from {wanted.hex()}")
             return Confirmed()
