@@ -178,6 +178,7 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
     check_read_only(daemon, request)
     check_verified(request, devices)
     check_repeating(request)
+    check_switching(daemon, request)
     check_policy(daemon, request)
     await Runs(daemon).check(request.caller, request.run, effectful=True)
     await _check_seen_store(daemon, request, devices)
@@ -230,6 +231,24 @@ def check_repeating(request: Request) -> None:
         message = f"{name}: bus {bus.name} may send a request again by itself, and {does} a second time is not harmless"
         hint = f"have what is behind {bus.name} send each request once, then take may_repeat out of the board"
         raise DomainError(Code.REFUSED, message, hint=hint, rule="bus_repeats", register=name, field=None)
+
+
+def check_switching(daemon: Daemon, request: Request) -> None:
+    """Refuse writes of what is written before each access to the devices behind a multiplexer: none would last.
+
+    Raises:
+        DomainError: refused (`switches`).
+    """
+    muxes = {d.mux.name for d in daemon.devices.values() if d.mux is not None}
+    for touch in () if request.safe else permission.touched(understood(request)):
+        facts = touch.device.contract.mux
+        if touch.change is None or facts is None or touch.device.name not in muxes:
+            continue
+        if facts.register in {r.name for r in touch.device.reached(touch.register)}:
+            name = f"{touch.device.name}.{touch.register.name}"
+            message = f"{name} is written before each access to a device behind {touch.device.name}: no value lasts"
+            hint = "access the devices behind it: their channel is switched on for them"
+            raise DomainError(Code.REFUSED, message, hint=hint, rule="switches", register=name, field=None)
 
 
 def check_policy(daemon: Daemon, request: Request) -> None:

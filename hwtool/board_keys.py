@@ -89,6 +89,8 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
             "7-bit I2C address, Modbus unit 1 to 247, chip select, PHY address; left out for memory-mapped chips and "
             "lines",
         ),
+        "mux": Key("text", "the device, on the same bus, behind which it sits: a multiplexer, as its contract says"),
+        "channel": Key("integer", "on which channel of it, from 0 on; it is switched on before each access"),
         "identity": Key("value", "compared with the contract's `[identity]` register before the first effect"),
         "owner": Key("word", "shared: another program of this host writes to it too", words_of(Owner)),
         "restarts": Key(

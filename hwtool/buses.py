@@ -31,10 +31,10 @@ def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
             path = spec.socket or str(directory / f"sim-{spec.name}.sock")
             if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
                 raise OSError(f"the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
-            chips = {d.address: d.named for d in devices} if spec.process else None
+            chips = {d.place: d.named for d in devices} if spec.process else None
             return RemoteSimBus(path, spec.name, chips)
         case "sim":
-            return bus_of({d.address: d.chip for d in devices})
+            return bus_of({d.place: d.chip for d in devices})
         case "modbus-rtu":
             settings = RtuSettings(
                 path=spec.path or "",

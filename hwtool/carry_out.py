@@ -186,7 +186,8 @@ def _stopped(
     if sent.at is Role.SELECT and sent.done:  # between two chunks: the next one was not begun
         answer = Rejected(f"the bank could not be selected ({answer.fault})", "not-sent")
     elif sent.at is Role.SELECT:
-        message = f"{name}: the bank could not be selected ({answer.fault}); the access was not sent"
+        what = "the bank" if prepared.resolved.device.way is None else "the bank, or the channel to it,"
+        message = f"{name}: {what} could not be selected ({answer.fault}); the access was not sent"
         error = DomainError(Code.BUS_FAULT, message, after_intent=True, fault=answer.fault, stage="select")
         result = failed(error, "none", evidence=evidence, verdict="not_applied", warnings=sent.warnings)
         return Finished("not_applied", result, sent.answers, unsent=True)

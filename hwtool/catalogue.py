@@ -114,6 +114,8 @@ def devices(daemon: Daemon) -> Result:
             "title": device.contract.title,
             "bus": device.spec.bus,
             "address": f"{device.spec.address:#04x}",
+            "mux": device.spec.mux,
+            "channel": None if device.spec.mux is None else device.spec.channel,
             "generation": device.generation,
             "identity": device.spec.identity,
             "held": None if (held := device.held()) is None else held.message,

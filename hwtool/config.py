@@ -21,17 +21,13 @@ from hwtool_contracts.model import Contract, Owner, Persistence
 from hwtool_contracts.params import read_params, with_params
 from hwtool_contracts.parts import part_of
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
+from hwtool_sim.bus import behind
 
 MAX_WRITES_PER_DAY: Final = 1_000_000
+MAX_CHANNEL: Final = 31
 ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
 BUS_NOT_YET: Final = frozenset({"accept_unacknowledged", "max_hz", "mode"})
-DEVICE_NOT_YET: Final = frozenset(
-    {
-        "mux",
-        "channel",
-        "rtl_source",
-    }
-)
+DEVICE_NOT_YET: Final = frozenset({"rtl_source"})
 BusKind = Literal["sim", "modbus-rtu", "modbus-tcp", "i2c"]
 KINDS: Final = ", ".join(get_args(BusKind))
 KEYS_OF: Final = {
@@ -141,6 +137,7 @@ class DeviceSpec:
         report_loss: a consuming read that nothing can settle is closed as lost, with its bound, and holds nothing.
         safe_state: what `device.safe_state` writes, in order.
         refuse_unverified: effects are refused while the contract is not verified on a real part.
+        mux, channel: the multiplexer that it sits behind, and on which channel; `mux_address` is that one's.
         writes_per_day: nonvolatile registers that need no approval for so many writes a UTC day.
     """
 
@@ -159,6 +156,14 @@ class DeviceSpec:
     whole: Contract | None = None
     writes_per_day: Mapping[str, int] = field(default_factory=dict)
     refuse_unverified: bool = False
+    mux: str | None = None
+    channel: int = 0
+    mux_address: int = 0
+
+    @property
+    def place(self) -> int:
+        """Which chip of its bus it is: its address, and of one behind a multiplexer more (hwtool_sim.bus.behind)."""
+        return self.address if self.mux is None else behind(self.mux_address, self.channel, self.address)
 
     @property
     def chip(self) -> Contract:
@@ -173,7 +178,8 @@ class DeviceSpec:
 
     def locus(self, bus: BusSpec) -> str:
         """Stable bus path and address: what is held."""
-        place = f"{bus.stable_path}:{self.address:#04x}"
+        way = "" if self.mux is None else f"{self.mux_address:#04x}.{self.channel}:"
+        place = f"{bus.stable_path}:{way}{self.address:#04x}"
         return place if self.part is None else f"{place}/{self.part}"
 
     @property
@@ -248,6 +254,7 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
             devices[device] = spec
     if not buses:
         top.fault("buses", "no bus", None, "at least one [buses.NAME]")
+    devices = {name: _on_its_channel(spec, devices, top) for name, spec in devices.items()}
     contracts = {name: spec.contract for name, spec in devices.items()}
     policy = policy_rules(top.array("policy"), contracts if len(contracts) == named else None)
     metrics = _metrics(top, beside)
@@ -256,6 +263,7 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
     if mode is ApprovalMode.SELF and not board.simulated and not self_approval:
         top.fault("approval_mode", "self on real hardware", "self", "another mode, or self_approval_on_hardware = true")
     _check_loci(board, top)
+    _check_muxes(board, top)
     if faults:
         raise Faults(faults)
     return board
@@ -355,6 +363,7 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
     on_loss = table.choice("on_loss", OnLoss)
     safe_tables = list(table.array("safe_state"))
     unverified = table.choice("unverified", Unverified)
+    mux, channel = table.text("mux"), table.integer("channel", low=0, high=MAX_CHANNEL)
     budget = table.named_integers("writes_per_day", MAX_WRITES_PER_DAY)
     table.done()
     bus = buses.get(bus_name or "")
@@ -387,6 +396,9 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         memories = {n: replace(m, owner=owner) for n, m in contract.memories.items()}
         ranges = with_memories(registers, memories, contract.access)
         contract = replace(contract, registers=ranges, memories=memories)
+    if (mux is None) is not (channel is None):
+        table.fault("channel", "mux and channel go together", channel, "both, or neither")
+        mux = None
     if is_path(contract_name):
         contract_name = str((beside / contract_name).resolve())
     overlays = tuple(str((beside / o).resolve()) if is_path(o) else o for o in overlays)
@@ -406,6 +418,8 @@ def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) ->
         whole=chip if part is not None else None,
         writes_per_day=budget,
         refuse_unverified=unverified is Unverified.REFUSE,
+        mux=mux,
+        channel=channel or 0,
     )
 
 
@@ -463,6 +477,50 @@ def _check_address(contract: Contract, address: int, kind: str, table: Table) ->
         table.fault("address", f"{contract.part} has no such address", f"{address:#04x}", listed)
 
 
+def _on_its_channel(device: DeviceSpec, devices: Mapping[str, DeviceSpec], top: Table) -> DeviceSpec:
+    """The device with the address of the multiplexer that it sits behind, or by itself where that cannot be."""
+    if device.mux is None:
+        return device
+    where, mux = f"devices.{device.name}", devices.get(device.mux)
+    alone = replace(device, mux=None, channel=0)
+    facts = None if mux is None else mux.contract.mux
+    if mux is None or facts is None:
+        known = ", ".join(name for name, spec in devices.items() if spec.contract.mux is not None) or "none"
+        top.fault(
+            f"{where}.mux", "no multiplexer of this board", device.mux, f"a device whose contract has [mux]: {known}"
+        )
+        return alone
+    if mux.mux is not None or mux.bus != device.bus or device.contract.access.i2c is None:
+        wanted = f"an I2C device on bus {device.bus}, whose mux sits on the bus itself (one behind another: not yet)"
+        top.fault(f"{where}.mux", "cannot sit behind it", device.mux, wanted)
+        return alone
+    if device.channel >= len(facts.channels):
+        last = len(facts.channels) - 1
+        top.fault(f"{where}.channel", f"{mux.contract.part} has none of this number", device.channel, f"0 to {last}")
+        return alone
+    return replace(device, mux_address=mux.address)
+
+
+def _check_muxes(board: Board, top: Table) -> None:
+    """Who is on at the same time must not answer at the same address: a channel stays on after an access."""
+    for device in (d for d in board.devices.values() if d.mux is not None):
+        for other in board.devices.values():
+            beside = other.mux == device.mux and other.channel != device.channel
+            if other.bus != device.bus or other.place == device.place or beside:
+                continue
+            if set(other.addresses) & set(device.addresses):
+                rule = f"devices.{other.name} may answer there too while channel {device.channel} of {device.mux} is on"
+                top.fault(f"devices.{device.name}.address", rule, hex(device.address), "another address, or channel")
+    behind_it = {(d.bus, d.mux) for d in board.devices.values()}
+    for device in board.devices.values():
+        facts = device.contract.mux
+        if facts is None or (device.bus, device.name) not in behind_it:
+            continue
+        if any(entry.register.name == facts.register for entry in device.safe_state):
+            rule = "it is written before each access to a device behind it"
+            top.fault(f"devices.{device.name}.safe_state", rule, facts.register, "another register")
+
+
 def _check_loci(board: Board, top: Table) -> None:
     paths: dict[str, str] = {}
     for bus in board.buses.values():
@@ -474,7 +532,7 @@ def _check_loci(board: Board, top: Table) -> None:
     loci: dict[str, str] = {}
     chips: dict[tuple[str, int], DeviceSpec] = {}
     for device in board.devices.values():
-        first = chips.setdefault((device.bus, device.address), device)
+        first = chips.setdefault((device.bus, device.place), device)
         alone = device.part is None and first.part is None
         if not alone and first is not device and (None in (first.part, device.part) or first.chip != device.chip):
             rule = f"not another part of the same chip as devices.{first.name}, which stands at the same place"
@@ -483,7 +541,7 @@ def _check_loci(board: Board, top: Table) -> None:
         locus = device.locus(board.buses[device.bus])
         for address in device.addresses[1:]:
             at = (device.bus, address)
-            other = next((d for d in board.devices.values() if (d.bus, d.address) == at), None)
+            other = next((d for d in board.devices.values() if d.mux is None and (d.bus, d.address) == at), None)
             if other is not None:
                 rule = f"devices.{device.name} answers there too: bits of its offsets stand in its address"
                 top.fault(f"devices.{other.name}.address", rule, hex(other.address), "another address")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -107,6 +107,7 @@ class Device:
         callers: requests in the queue, by principal.
         written_s: when a register with a rate was written, by the monotonic clock.
         remember: keeps `home` on disk.
+        mux: the multiplexer that it sits behind, None: it sits on the bus itself.
         testify: what shows that it did not restart, as far as it can be told now (hwtool.restarts).
         recall: what was written to a register last, in this generation, as the store knows it; None: it cannot be told.
     """
@@ -128,6 +129,7 @@ class Device:
     identified: bool = False
     checked: bool = False
     lease: object = None
+    mux: Device | None = None
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
     _reached: dict[str, tuple[Register, ...]] = field(default_factory=dict)
 
@@ -180,7 +182,39 @@ class Device:
                 by_op=None,
                 since=self.hold.since_ns,
             )
-        return None
+        return None if self.mux is None else self.mux.held()
+
+    @cached_property
+    def way(self) -> Step | None:
+        """The write by which its multiplexer passes on to it and to no other channel; None: it has none."""
+        facts = None if self.mux is None else self.mux.contract.mux
+        if self.mux is None or facts is None:
+            return None
+        register = self.mux.contract.registers[facts.register]
+        data = to_bytes(register, facts.channels[self.spec.channel])
+        (transfer,) = write_transfers(self.mux.contract, self.mux.spec.address, register, data)
+        return Step(Role.SELECT, f"{self.mux.name}.{register.name}", transfer)
+
+    async def reach(self) -> Rejected | Ambiguous | None:
+        """Have its multiplexer pass on to it: the answer that prevented it, if one did. The caller holds the bus lock.
+
+        It is written each time: a multiplexer that restarted, or that another program moved, would pass on to nobody
+        or to another device at the same address.
+
+        Raises:
+            DomainError: the bus is shut.
+        """
+        if self.way is None:
+            return None
+        answer = await self.worker.send_once(self.way.transfer)
+        return None if isinstance(answer, Confirmed) else replace(answer, fault=f"{self.way.register}: {answer.fault}")
+
+    def through(self, plan: Plan) -> Plan:
+        """A plan with the way to the device before each part of it that is sent under one lock."""
+        if self.way is None:
+            return plan
+        steps = tuple(step for part in plan.parts for step in (self.way, *part))
+        return replace(plan, steps=steps, chunks=tuple(number + 1 for number in plan.chunks))
 
     def check_seen(self, generation: int | None, contract_digest: str | None) -> None:
         """Refuse a caller who looked at another generation or another contract.
@@ -467,6 +501,9 @@ class Device:
     async def _run(self, plan: Plan, register: Register) -> dict[str, list[int]]:
         """Perform a plan whose access is a clean read; selector writes are preparation."""
         answers: list[bytes] = []
+        kept = await self.reach()
+        if kept is not None:
+            raise self.read_failed(kept, register, "preparation")
         for step in plan.steps:
             if step.role is Role.ACCESS and not isinstance(step.transfer, RegisterWrite):
                 answer = await self.worker.read_clean(step.transfer)

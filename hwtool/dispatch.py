@@ -174,7 +174,8 @@ async def _send_part(device: Device, plan: Plan, steps: Sequence[Step], so_far: 
                 so_far.warnings.append(f"bank_in_doubt: {step.register} was not set back: {answer.fault}")
                 break
             case Rejected() | Ambiguous(), Role.SELECT | Role.ACCESS | Role.CONFIRM:
-                so_far.warnings += await device.give_back(plan, answer)
+                if step is not device.way:  # else whoever it is passed on to now would be written to
+                    so_far.warnings += await device.give_back(plan, answer)
                 return so_far.stopped(answer, step.role)
     return None
 

@@ -476,9 +476,12 @@ def _unsure(devices: list[Device]) -> None:
 
 
 def _devices(board: Board, workers: dict[str, BusWorker]) -> dict[str, Device]:
-    return {
+    devices = {
         spec.name: Device(spec, workers[spec.bus], spec.locus(board.buses[spec.bus])) for spec in board.devices.values()
     }
+    for device in devices.values():
+        device.mux = None if device.spec.mux is None else devices[device.spec.mux]
+    return devices
 
 
 def _decoded(params: dict[str, Any], kind: type[msgspec.Struct], root: str = "$") -> msgspec.Struct:

@@ -22,7 +22,7 @@ async def boot_evidence(daemon: Daemon, device: Device) -> str | None:
 
     May read one clean register; one that does not answer says nothing.
     """
-    told = await device.worker.boot_evidence(device.spec.address)
+    told = await device.worker.boot_evidence(device.spec.place)
     if told is None and device.contract.restart is not None:
         told = await _shown(daemon, device, device.contract.restart)
     if told is None and device.spec.restarts_with_usb:
@@ -77,8 +77,8 @@ async def refresh_boot(daemon: Daemon, device: Device) -> str | None:
 
 def parts_of_chip(daemon: Daemon, device: Device) -> list[Device]:
     """The devices that restart with this one: itself, and other parts of its chip."""
-    here = device.spec.address
-    return [d for d in daemon.devices.values() if d.worker is device.worker and d.spec.address == here]
+    here = device.spec.place
+    return [d for d in daemon.devices.values() if d.worker is device.worker and d.spec.place == here]
 
 
 def record_orphan(daemon: Daemon, conn: Connection, row: OpRow, facts: Mapping[str, Any], now_ns: int) -> None:

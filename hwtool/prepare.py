@@ -390,7 +390,7 @@ def _write_plan(resolved: Resolved, values: Mapping[str, int], held: Mapping[str
         plan = make(device.contract, device.spec.address, pairs, device.known)
     confirming = {r.name: r for r in (confirming_register(c, device) for c in resolved.changes) if r is not None}
     plan = with_confirmation(plan, device.contract, device.spec.address, list(confirming.values()))
-    return _with_manners(plan, resolved.changes)
+    return device.through(_with_manners(plan, resolved.changes))
 
 
 def _with_manners(plan: Plan, changes: Sequence[Change]) -> Plan:
@@ -459,7 +459,7 @@ async def _safe_part(change: Change, device: Device) -> SafePart:
         async with device.on_bus:
             await device.learn_selectors(register)
         plan = plan_write(device.contract, device.spec.address, [(register, change.value)], device.known)
-        return SafePart(change, _with_manners(plan, [change]), _bank(device, register), returns)
+        return SafePart(change, device.through(_with_manners(plan, [change])), _bank(device, register), returns)
     except DomainError as error:
         if error.code is Code.STORE_FAILED:
             raise
@@ -517,7 +517,8 @@ async def _prepare_read(resolved: Resolved) -> Prepared:
         count=resolved.count,
         longest_bytes=longest,
     )
-    return Prepared(resolved, plan, _bank(device, resolved.registers[0]), {}, before, read_rules=rules)
+    bank = _bank(device, resolved.registers[0])
+    return Prepared(resolved, device.through(plan), bank, {}, before, read_rules=rules)
 
 
 def _refuse_empty(resolved: Resolved, before: Mapping[str, int]) -> None:

@@ -58,6 +58,9 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
     now = {}
     for name, shown in facts(row)["observables"].items():
         async with device.on_bus:  # for each by itself: a safe state must not wait for all of them
+            kept = await device.reach()
+            if kept is not None:
+                raise CannotObserve(kept.fault)
             for required in shown["requires"]:
                 held, value = await _read(required, device) & required["mask"], required["value"]
                 if value is None and not held:

@@ -29,7 +29,7 @@ def relock_facts(sequence: ResolvedSequence) -> dict[str, Any] | None:
         return None
     device, named = sequence.named
     values = [(device.contract.registers[one.register], one.value) for one in named.relock]
-    plans = [plan_write(device.contract, device.spec.address, [value], {}) for value in values]
+    plans = [device.through(plan_write(device.contract, device.spec.address, [value], {})) for value in values]
     return {"locus": device.locus, "sequence": named.name, "plan": [t for p in plans for t in plan_object(p)]}
 
 

@@ -33,7 +33,7 @@ def served(board: Board, socket: str | None) -> Served:
     found = Served()
     named: dict[str, str | None] = {}
     for spec in board.buses.values():
-        found.buses[spec.name] = {d.address: d.chip for d in board.devices.values() if d.bus == spec.name}
+        found.buses[spec.name] = {d.place: d.chip for d in board.devices.values() if d.bus == spec.name}
         match spec.kind:
             case "sim":
                 named[spec.name] = spec.socket

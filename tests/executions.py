@@ -10,7 +10,7 @@ Rules
 - An operation executes only between the two counts among which its intent was recorded: a later one is never counted
   for an earlier one, and a recovery executes nothing.
 
-Not counted: clean reads, and writes of bank selectors, which preparation and clean reads send too.
+Not counted: clean reads, and writes of what selects a bank or a channel, which preparation and clean reads send too.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Count:
 def matters(contract: Contract) -> set[Place]:
     """Accesses that only a keyed operation sends."""
     selectors = {s.register for bank in contract.banks.values() for s in bank.select}
+    selectors |= set() if contract.mux is None else {contract.mux.register}
     grouped: set[str] = set()
     for group in contract.groups.values():
         judged = judge_read(contract, tuple(contract.registers[n] for n in group.members), as_group=True)

@@ -80,6 +80,7 @@ PLANTED = (
 RETRY = "tests/hwtool/test_retry.py::"
 OVERLAY = "tests/contracts/test_overlay.py::"
 CACHE = "tests/contracts/test_cache.py::"
+MUX = "tests/hwtool/test_mux.py::"
 MERGING = "tests/hwtool/test_merging.py::"
 MUTANTS = [
     Mutant(
@@ -1266,6 +1267,42 @@ MUTANTS = [
         " or register.space is Space.OBJECT:\n",
         ":\n",
         "tests/hwtool/test_objects.py::test_object_when_read_then_its_text_and_a_transfer_for_each"),
+    Mutant("a clean read goes through its channel", "hwtool/devices.py",
+        "        kept = await self.reach()\n",
+        "        kept = None\n",
+        MUX + "test_read_when_two_have_one_address_then_each_on_its_channel"),
+    Mutant("without its channel nobody is read", "hwtool/devices.py",
+        "        if kept is not None:\n            raise self.read_failed(kept",
+        "        if False:\n            raise self.read_failed(kept",
+        MUX + "test_read_when_the_channel_cannot_be_switched_on_then_nobody_else_is_read"),
+    Mutant("a dispatch goes through its channel", "hwtool/devices.py",
+        "        if self.way is None:\n            return plan\n",
+        "        if self is not None:\n            return plan\n",
+        MUX + "test_write_when_planned_then_the_plan_shows_the_channel_and_it_is_what_is_sent"),
+    Mutant("each chunk goes through the channel", "hwtool/devices.py",
+        "for part in plan.parts for step in (self.way, *part))",
+        "for part in [plan.steps] for step in (self.way, *part))",
+        MUX + "test_burst_when_in_chunks_then_each_has_the_channel_before_it"),
+    Mutant("rules look through the channel", "hwtool/recovery.py",
+        "            kept = await device.reach()\n",
+        "            kept = None\n",
+        MUX + "test_unknown_when_the_rules_look_then_through_the_channel"),
+    Mutant("without its channel nothing is set back at somebody else's", "hwtool/dispatch.py",
+        "                if step is not device.way:",
+        "                if True:",
+        MUX + "test_bank_when_the_channel_cannot_be_switched_on_then_no_selector_is_set_back_at_somebody_elses"),
+    Mutant("nobody writes what switches channels", "hwtool/admission.py",
+        "        if facts.register in {r.name for r in touch.device.reached(touch.register)}:\n",
+        "        if False:\n            name = ''\n",
+        MUX + "test_switch_when_devices_sit_behind_it_then_nobody_writes_it"),
+    Mutant("a hold of a multiplexer holds what is behind it", "hwtool/devices.py",
+        "        return None if self.mux is None else self.mux.held()\n",
+        "        return None\n",
+        MUX + "test_hold_when_the_multiplexer_is_held_then_those_behind_it_are"),
+    Mutant("what may be on at once has different addresses", "hwtool/config.py",
+        "            if set(other.addresses) & set(device.addresses):\n",
+        "            if False:\n",
+        MUX + "test_board_when_a_device_cannot_sit_there_then_a_fault"),
 ]  # fmt: skip
 
 

@@ -145,7 +145,7 @@ class RunningDaemon:
                 locus = device.locus(board.buses[device.bus])
                 contracts[locus] = device.contract
                 executed[locus] = Counter()
-                for name, number in shown[device.bus].get(f"{device.address:#04x}", {}).items():
+                for name, number in shown[device.bus].get(f"{device.place:#04x}", {}).items():
                     register, _, access = name.rpartition(".")
                     executed[locus][register, access] = number
             counts = [Count({}, frozenset()), Count(executed, record.begun())]

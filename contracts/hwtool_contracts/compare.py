@@ -11,7 +11,18 @@ from typing import Any, Final
 from hwtool_contracts.model import Contract, Field, ReadSpec, Register, WriteSpec
 
 TEXTS: Final = frozenset({"description"})
-WHOLE: Final = ("access", "banks", "groups", "assumes", "identity", "restart", "derived_from", "part", "verified")
+WHOLE: Final = (
+    "access",
+    "banks",
+    "groups",
+    "assumes",
+    "identity",
+    "restart",
+    "mux",
+    "derived_from",
+    "part",
+    "verified",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,8 +387,26 @@ class _Check:
                 self.fault("restart", restart.by, "must be read at any time", restart.place, "no bank and no gate")
             if place is not None and restart.by != "cause" and (place[1] or place[0]).access.writable:
                 self.fault("restart", restart.by, "a write would look like a restart", restart.place, 'access = "ro"')
+        self.mux()
         for sequence in self.contract.sequences.values():
             self.sequence(sequence)
+
+    def mux(self) -> None:
+        """What switches a multiplexer is written before each access to a device behind it, and nobody is asked."""
+        mux = self.contract.mux
+        if mux is None:
+            return
+        register = self.contract.registers.get(mux.register)
+        if register is None:
+            self.fault("mux", "register", "no such register", mux.register, "a declared name")
+            return
+        specs = [register.write, *(f.write for f in register.fields.values() if f.reserved is None)]
+        plain = all(s.effect is WriteEffect.STORE and s.approval == "none" and not s.triggers for s in specs)
+        if not plain or not register.access.writable or register.bank is not None or register.owner is Owner.SHARED:
+            wanted = "a plain store of its own, in no bank, that needs no approval"
+            self.fault("mux", "register", "is written before each access behind it", mux.register, wanted)
+        if any(value > register.mask for value in mux.channels):
+            self.fault("mux", "channels", "does not fit the register", mux.channels, f"at most {register.mask:#x}")
 
     def sequence(self, sequence: NamedSequence) -> None:
         """Every step names a register and says what to do there; every parameter is used, and none is made up."""

@@ -110,6 +110,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "assume": Key("assume[]", "what must hold for the file to be right"),
         "identity": Key("identity", "what the chip says it is"),
         "restart": Key("restart", "what the chip shows of its restarts"),
+        "mux": Key("mux", "it is a multiplexer: devices sit behind its channels"),
         "params": Key("param*", "what the board says of the wiring"),
     },
     "overlay": {
@@ -343,6 +344,12 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "uptime": Key("text", "clean register or REG.FIELD: time since the restart, counted from 0"),
         "unit_ms": Key("integer", "of uptime: milliseconds of one count; default 1000"),
         "cause": Key("text", "clean register or REG.FIELD: not 0 after a restart, until somebody clears it"),
+    },
+    "mux": {
+        "register": Key(
+            "text", "plain store that switches: the channel written is the only one that is on", required=True
+        ),
+        "channels": Key("integers", "what is written for each channel, from channel 0 on", required=True),
     },
     "param": {
         "default": Key("number", "where the board says nothing"),

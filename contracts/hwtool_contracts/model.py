@@ -576,6 +576,19 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Mux:
+    """A multiplexer: devices sit behind its channels.
+
+    Attributes:
+        register: a plain store; a write of it ends a transfer, and from then on the channel is the only one that is on.
+        channels: what it is written for each channel, from channel 0 on.
+    """
+
+    register: str
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RestartEvidence:
     """What the chip shows of its restarts: one clean register or field, `REG` or `REG.FIELD`.
 
@@ -777,6 +790,7 @@ class Contract:
     params: Mapping[str, Param] = field(default_factory=dict)
     sequences: Mapping[str, NamedSequence] = field(default_factory=dict)
     restart: RestartEvidence | None = None
+    mux: Mux | None = None
     index: list[object] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property

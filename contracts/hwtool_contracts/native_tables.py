@@ -12,6 +12,7 @@ from hwtool_contracts.model import (
     Bank,
     Group,
     Identity,
+    Mux,
     NamedSequence,
     Param,
     Register,
@@ -209,6 +210,20 @@ def restart(top: Table) -> RestartEvidence | None:
             case "counter" | "uptime" | "cause":
                 return RestartEvidence(by, place, 1000 if unit_ms is None else unit_ms)
     return None
+
+
+def mux(top: Table) -> Mux | None:
+    """The `[mux]` of a file."""
+    table = top.table("mux")
+    if table is None:
+        return None
+    register = table.text("register", required=True)
+    channels = table.integers("channels", 1, WIDEST_MASK)
+    table.done()
+    if not channels or len(set(channels)) < len(channels):
+        told = "what is written for each channel, each another"
+        table.fault("channels", "no channel, or two that are the same", list(channels), told)
+    return None if register is None else Mux(register, tuple(channels))
 
 
 def sequences(top: Table) -> dict[str, NamedSequence]:

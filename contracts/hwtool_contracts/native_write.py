@@ -393,6 +393,9 @@ class _Writer:
         if c.restart is not None:
             lines += ["[restart]", f"{c.restart.by} = {text_of(c.restart.place)}"]
             lines += [f"unit_ms = {c.restart.unit_ms}"] if c.restart.by == "uptime" else []
+        if c.mux is not None:
+            channels = [Hex(value) for value in c.mux.channels]
+            lines += ["[mux]", f"register = {text_of(c.mux.register)}", f"channels = {value_of(channels)}"]
         for sequence in c.sequences.values():
             lines += [f"[sequences.{key_of(sequence.name)}]", f"params = {value_of(sequence.params)}"]
             lines += ["steps = [", *(f"    {value_of(step)}," for step in sequence.steps), "]"]

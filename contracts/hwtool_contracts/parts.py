@@ -74,6 +74,7 @@ def part_of(contract: Contract, part: str) -> Contract:
             if contract.restart is not None and contract.restart.place.startswith(head)
             else None
         ),
+        mux=None,
         derived_from={},
         memories={},
         sequences={

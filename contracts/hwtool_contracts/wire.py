@@ -27,6 +27,7 @@ from hwtool_contracts.model import (
     Group,
     Identity,
     Memory,
+    Mux,
     NamedSequence,
     Opcode,
     Owner,
@@ -68,6 +69,7 @@ class _Head:
     assumes: tuple[Assume, ...]
     identity: Identity | None
     restart: RestartEvidence | None
+    mux: Mux | None
     verified: str | None
     derived_from: dict[str, str]
     memories: dict[str, Memory]
@@ -189,6 +191,7 @@ def encode(imported: Imported) -> bytes:
         assumes=contract.assumes,
         identity=contract.identity,
         restart=contract.restart,
+        mux=contract.mux,
         verified=contract.verified,
         derived_from=dict(contract.derived_from),
         memories=dict(contract.memories),
@@ -254,6 +257,7 @@ def decode(data: bytes | memoryview) -> Imported:
         assumes=head.assumes,
         identity=head.identity,
         restart=head.restart,
+        mux=head.mux,
         verified=head.verified,
         derived_from=head.derived_from,
         memories=head.memories,

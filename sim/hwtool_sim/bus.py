@@ -40,6 +40,15 @@ from hwtool_sim.spaces import line, merged, message, read_bits, write_bits
 LOG_LENGTH: Final = 10_000
 
 
+def behind(mux: int, channel: int, address: int) -> int:
+    """The number of a chip behind a multiplexer among the chips of its bus, where several may have one address.
+
+    Bits 16 and up are the multiplexer's address, bits 15 to 8 the channel plus 1, bits 7 to 0 the chip's address:
+    0x700348 is 0x48 on channel 2 of 0x70.
+    """
+    return mux << 16 | (channel + 1) << 8 | address
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What became of a transfer at the chip.
@@ -57,7 +66,7 @@ class SimBus:
     """Chips on one bus of this process.
 
     Attributes:
-        chips: by address.
+        chips: by address, those behind a multiplexer by `behind`.
         log: the newest transfers asked for, in order, those of no effect included.
         transfers: how many were asked for.
         faults: planned faults; every event that matches strikes, and the first loss.
@@ -158,12 +167,24 @@ class SimBus:
         """The address of the chip that a transfer is for; some chips answer at several, a line has the only chip."""
         if isinstance(transfer, Line):
             return next(iter(self.chips), 0)
-        for address, chip in self.chips.items():
+        for place, chip in self.chips.items():
             i2c = chip.contract.access.i2c
             bits = 0 if i2c is None else i2c.offset_bits_in_address
-            if address == transfer.address >> bits << bits:
-                return address
+            if place & 0xFF == transfer.address >> bits << bits and self._is_on(place):
+                return place
         return transfer.address
+
+    def _is_on(self, place: int) -> bool:
+        """Whether a chip can be reached as its multiplexer stands."""
+        mux = self.chips.get(place >> 16)
+        if place <= 0xFF or mux is None:
+            return place <= 0xFF
+        facts = mux.contract.mux
+        if facts is None:
+            return False
+        held, wanted = mux.values[facts.register], facts.channels[(place >> 8 & 0xFF) - 1]
+        single = all(value & (value - 1) == 0 for value in facts.channels)  # a bit for each: several may be on
+        return bool(held & wanted) if single else held == wanted
 
     def _busy(self, transfer: Transfer) -> bool:
         chip = self.chips.get(self._address(transfer))

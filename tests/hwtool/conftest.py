@@ -170,7 +170,7 @@ class Lab:
 
     def chip(self, name: str = "toy") -> Chip:
         """The simulated chip behind a device."""
-        return self.bus(name).chips[self.device(name).spec.address]
+        return self.bus(name).chips[self.device(name).spec.place]
 
     def reads(self, register: str, name: str = "toy") -> int:
         """How often the chip executed a read."""
@@ -183,7 +183,7 @@ class Lab:
     def fault(self, kind: FaultKind, name: str = "toy", **members: Any) -> None:
         """Plan a fault at the chip of a device; on writes unless told otherwise."""
         members = {"access": "write", **members}
-        self.bus(name).faults.append(Fault(kind, self.device(name).spec.address, **members))
+        self.bus(name).faults.append(Fault(kind, self.device(name).spec.place, **members))
 
     def sent(self, name: str = "toy") -> list[dict[str, Any]]:
         """Everything the bus was asked for, as plans show it."""

@@ -55,6 +55,16 @@ owner = "shared"
 restarts = "with_host"
 [devices.rom.writes_per_day]
 DATA = 20
+[devices.mux]
+contract = "pca9546"
+bus = "i2c"
+address = 0x70
+[devices.far]
+contract = "tmp102"
+bus = "i2c"
+address = 0x49
+mux = "mux"
+channel = 1
 [[policy]]
 who = "*"
 device = "gpio"

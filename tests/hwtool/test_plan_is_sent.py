@@ -14,6 +14,8 @@ from hwtool_contracts.library import bundled
 from hwtool_contracts.messages import Result
 from tests.hwtool.conftest import Lab, Play, code_of
 
+UNMEASURED = True
+
 CHIPS = {"mcp23017": 0x20, "sc16is750": 0x48, "tmp102": 0x49, "ds3231": 0x68, "pca9546": 0x70, "bme280": 0x76}
 CHIPS |= {"mpu6050": 0x69, "pcf8574": 0x21, "sht3x": 0x44, "ltc3880": 0x5B}
 SAFE = {

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import pytest
 import smbus2
 
+from hwtool.config import parse_board
+from hwtool.engine import _devices as devices_of
+from hwtool.worker import BusWorker
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Contract, Register, Space
 from hwtool_registers.bits import from_bytes
@@ -101,6 +104,34 @@ BY_CONTRACT: Final = {
 }  # fmt: skip
 
 
+BOARD: Final = f"""
+name = "sabrelite"
+[buses.third]
+kind = "i2c"
+adapter = "{THIRD}"
+[devices.mux]
+contract = "pca9546"
+bus = "third"
+address = {MUX}
+[devices.far]
+contract = "tmp102"
+bus = "third"
+address = {BEHIND}
+mux = "mux"
+channel = 1
+"""
+BEHIND_IT: Final = "a device of a board, behind the multiplexer"
+THROUGH: Final = [("W", MUX, b"\0"), ("W", MUX, b"\2"), ("W", BEHIND, b"\2"), ("R", BEHIND, b"\x4b\0")]
+
+
+def through_the_mux() -> list[Transfer]:
+    """The channels off, and what the daemon plans to read a register of the device: its channel first."""
+    board = parse_board(BOARD, "sabrelite.toml", TOP)
+    far = devices_of(board, {"third": cast(BusWorker, None)})["far"]  # nothing is sent by it
+    plan = far.through(plan_read(far.contract, BEHIND, [far.contract.registers["TLOW"]], {}))
+    return [write(MUX, 0, b"\0", offset_bytes=0), *(step.transfer for step in plan.steps)]
+
+
 class Contracted(NamedTuple):
     """A chip that is written and read as its bundled contract says.
 
@@ -167,11 +198,15 @@ def carried() -> Carried:
                 work[adapter] += transfers
                 owners += [name] * len(transfers)
                 wanted += parts
+        if adapter == THIRD:
+            work[adapter] += through_the_mux()
+            owners += [BEHIND_IT] * len(through_the_mux())
+            wanted += THROUGH
     words = json.dumps({adapter: [as_object(t) for t in transfers] for adapter, transfers in work.items()})
     ended = arm.run(board, f"python3 -m tests.rigs.carry {shlex.quote(words)}\n", TREES)
     assert ended.code == 0, ended.said
     answers = [json.loads(line) for line in ended.said.splitlines() if line.startswith("[")]
-    by_owner: dict[str, list[list[str]]] = {"": [], **{name: [] for name in BY_CONTRACT}}
+    by_owner: dict[str, list[list[str]]] = {"": [], BEHIND_IT: [], **{name: [] for name in BY_CONTRACT}}
     for owner, answer in zip(owners, answers, strict=True):
         by_owner[owner].append(answer)
     return Carried(by_owner.pop(""), by_owner, [part for parts in ended.wire for part in parts], wanted)
@@ -181,6 +216,14 @@ def carried() -> Carried:
 def test_imx_when_each_kind_of_transfer_is_carried_then_answered_as_it_should_be(carried: Carried) -> None:
     for (adapter, name, _, wanted, _), answer in zip(CASES, carried.cases, strict=True):
         assert [answer[0], *answer[1 : 1 + len(wanted)]] == [adapter, *wanted], (name, answer)
+
+
+@pytest.mark.timeout(400)
+def test_device_when_it_sits_behind_a_multiplexer_then_its_channel_is_switched_on_and_it_answers(
+    carried: Carried,
+) -> None:
+    assert [kind for _, kind, *_ in carried.contracted[BEHIND_IT]] == ["confirmed"] * 3
+    assert carried.contracted[BEHIND_IT][-1][2] == "4b00"
 
 
 @pytest.mark.timeout(400)

@@ -9,6 +9,7 @@ import pytest
 
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Space
+from hwtool_contracts.native import parse_contract
 from hwtool_registers import bus as bus_contract  # `Testifies` by name would look like a test
 from hwtool_registers.bus import (
     Ambiguous,
@@ -23,8 +24,9 @@ from hwtool_registers.bus import (
     Transfer,
 )
 from hwtool_sim.board import bus_of, chip_at_power_on
-from hwtool_sim.bus import SimBus
+from hwtool_sim.bus import SimBus, behind
 from hwtool_sim.faults import Fault, FaultKind
+from tests.hwtool.conftest import DEFAULTS, I2C, reg
 
 MEMORY = Space.MEMORY
 READ = RegisterRead(0x20, MEMORY, 0x14, 1)
@@ -45,6 +47,37 @@ def test_transfer_when_a_register_answers_then_confirmed_and_counted() -> None:
     assert bus.perform(READ) == Confirmed(b"\x5a")
     assert bus.chips[0x20].executed == {("OLATA", "write"): 1, ("OLATA", "read"): 1}
     assert counted(bus, 0x21) == 0
+
+
+def test_chip_when_behind_a_multiplexer_then_reached_on_its_channel_alone() -> None:
+    near, far = behind(0x70, 0, 0x48), behind(0x70, 3, 0x48)
+    bus = bus_of({0x70: bundled("pca9546"), near: bundled("tmp102"), far: bundled("tmp102")})
+    assert (near, far) == (0x700148, 0x700448)
+    bus.chips[near].values["TLOW"], bus.chips[far].values["TLOW"] = 0x1110, 0x2220
+    read = RegisterRead(0x48, MEMORY, 2, 2)
+
+    def on(channels: int) -> Answer:
+        assert bus.perform(RegisterWrite(0x70, MEMORY, 0, bytes([channels]), 0)) == Confirmed()
+        return bus.perform(read)
+
+    nobody = Rejected("no acknowledge at 0x48", "address-nack")
+    assert [on(0), on(1), on(6), on(8)] == [nobody, Confirmed(b"\x11\x10"), nobody, Confirmed(b"\x22\x20")]
+    bus.chips[0x70].reset()
+    assert bus.perform(read) == nobody
+    assert (bus.chips[near].executed["TLOW", "read"], bus.chips[far].executed["TLOW", "read"]) == (1, 1)
+
+
+def test_chip_when_its_multiplexer_takes_a_number_then_that_channel_alone_is_on() -> None:
+    contract = parse_contract(
+        I2C + "[mux]\nregister = 'SEL'\nchannels = [4, 5]\n" + DEFAULTS + reg("SEL", 0), "mux.toml"
+    )
+    bus = bus_of({0x20: contract, behind(0x20, 0, 0x48): bundled("tmp102"), behind(0x20, 1, 0x49): bundled("tmp102")})
+    found = []
+    for value in (0, 4, 5):
+        bus.chips[0x20].values["SEL"] = value
+        answers = [bus.perform(RegisterRead(at, MEMORY, 2, 2)) for at in (0x48, 0x49)]
+        found.append([isinstance(answer, Confirmed) for answer in answers])
+    assert found == [[False, False], [True, False], [False, True]]
 
 
 REJECTED: list[tuple[str, Transfer, str, str]] = [

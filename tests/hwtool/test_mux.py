@@ -1,0 +1,291 @@
+"""Devices behind a multiplexer: its channel is switched on before each access, under one lock; the plan shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwtool.config import Board
+from hwtool_contracts.native import parse_contract
+from hwtool_contracts.native_write import write_contract
+from hwtool_contracts.toml_reader import Faults
+from hwtool_sim.faults import FaultKind
+from tests.hwtool.conftest import DEFAULTS, I2C, KEY, OPERATOR, Lab, Play, code_of, effect, error_of, reg, toy_board
+
+BURST = effect("pop", ", max_burst = 2, level = 'LEVEL'")
+PARTS = (
+    reg("A", 0, "fields.F = { bits = 0 }"),
+    reg("FIFO", 1, BURST, "ro"),
+    reg("LEVEL", 2, "volatile = true", "ro"),
+    reg("SEL", 0x10),
+    reg("X", 0x11, "bank = 'B'"),
+    "[banks.B]\nselect = [{ register = 'SEL', value = 5 }]\nrestore = 'prior'\n",
+)
+MUX = """
+[devices.mux]
+contract = "pca9546"
+bus = "b"
+address = 0x70
+"""
+SAFE = "safe_state = [{ register = 'A', value = 0 }]"
+
+
+def on(channel: int, name: str = "far", address: int = 0x21, more: str = "", mux: str = "mux") -> str:
+    place = f"bus = 'b'\naddress = {address}\nmux = '{mux}'\nchannel = {channel}\n"
+    return f"[devices.{name}]\ncontract = './toy.toml'\n{place}{more}\n"
+
+
+def board(directory: Path, *more: str, mux: str = MUX) -> Board:
+    """A toy at 0x20, and what sits behind the mux beside it."""
+    return toy_board(directory, *PARTS, device=mux + "\n".join(more))
+
+
+def both(directory: Path) -> Board:
+    """Two toys with one address, on two channels."""
+    return board(directory, on(0, "left", more=SAFE), on(2, "right", more=SAFE))
+
+
+def wire(lab: Lab) -> list[tuple[str, str, str]]:
+    return [(t["do"], t["address"], t.get("data", t["offset"])) for t in lab.sent()]
+
+
+def test_read_when_two_have_one_address_then_each_on_its_channel(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip("left").values["A"], lab.chip("right").values["A"], lab.chip().values["A"] = 1, 2, 3
+        found = [
+            (await lab.ask("reg.read", registers=[f"{name}.A"])).values for name in ("left", "right", "left", "toy")
+        ]
+        assert [v[0]["raw"] for v in found if v] == ["0x01", "0x02", "0x01", "0x03"]
+        left, right, read = ("write", "0x70", "01"), ("write", "0x70", "04"), ("read", "0x21", "0x00")
+        assert wire(lab) == [left, read, right, read, left, read, ("read", "0x20", "0x00")]
+
+    play(life, both(tmp_path))
+
+
+def test_write_when_planned_then_the_plan_shows_the_channel_and_it_is_what_is_sent(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        request = {"register": "right.A", "value": 7}
+        planned = (await lab.ask("reg.plan", method="reg.write", params=request)).transfers or []
+        assert [(t["role"], t["register"], t["address"]) for t in planned] == [
+            ("select", "mux.CONTROL", "0x70"),
+            ("access", "A", "0x21"),
+        ]
+        before = len(wire(lab))
+        done = await lab.ask("reg.write", **request, key=KEY)
+        assert (done.verdict, lab.writes("A", "right"), lab.writes("A", "left")) == ("applied", 1, 0)
+        sent = wire(lab)[before:]
+        at = sent.index(("write", "0x21", "07"))
+        assert sent[at - 1] == ("write", "0x70", "04")
+        assert (await lab.ask("reg.write", **request, key=KEY)).replayed
+
+    play(life, both(tmp_path))
+
+
+LOST = {FaultKind.NACK: "no acknowledge", FaultKind.REPLY_LOST: "no reply"}
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_write_when_the_channel_cannot_be_switched_on_then_the_device_was_not_reached(
+    play: Play, tmp_path: Path, kind: FaultKind
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.engine.daemon.devices["right"].identified = True
+        reads = sum(t["do"] == "read" for t in lab.sent())
+        assert (await lab.ask("reg.read", registers=["right.A"])).ok
+        # the second of the two selects of a write: the first one reads what was there before
+        lab.fault(kind, "mux", skip=1)
+        told = await lab.ask("reg.write", register="right.A", value=7, key=KEY)
+        assert (told.effects, told.verdict, lab.writes("A", "right")) == ("none", "not_applied", 0)
+        assert "the channel to it" in error_of(told)["message"]
+        assert LOST[kind] in error_of(told)["message"]
+        assert sum(t["do"] == "read" for t in lab.sent()) > reads
+
+    play(life, both(tmp_path))
+
+
+def test_read_when_the_channel_cannot_be_switched_on_then_nobody_else_is_read(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["left.A"])).ok
+        lab.fault(FaultKind.NACK, "mux")
+        told = await lab.ask("reg.read", registers=["right.A"])
+        assert (code_of(told), told.values) == ("bus_fault", None)
+        assert "mux.CONTROL" in error_of(told)["message"]
+        assert lab.reads("A", "left") == 1
+
+    play(life, both(tmp_path))
+
+
+def test_bank_when_the_channel_cannot_be_switched_on_then_no_selector_is_set_back_at_somebody_elses(
+    play: Play, tmp_path: Path
+) -> None:
+    """The select of each dispatch is refused in turn, until a write goes through: the left one's is on meanwhile."""
+
+    async def life(lab: Lab) -> None:
+        for number in range(40):
+            assert (await lab.ask("reg.read", registers=["left.A"])).ok  # its channel is on
+            lab.fault(FaultKind.NACK, "mux", skip=number)
+            told = await lab.ask("reg.write", register="right.X", value=number, key=f"key-in-bank-{number:02}")
+            lab.bus("mux").faults.clear()
+            assert (lab.writes("SEL", "left"), lab.writes("X", "left")) == (0, 0)
+            if told.id is not None and told.verdict is None:
+                await lab.operator("op.settle", id=told.id, verdict="abandoned", reason="the watch could not look")
+            if told.ok and not told.warnings:
+                return
+        pytest.fail("no write went through")
+
+    play(life, both(tmp_path))
+
+
+def test_burst_when_in_chunks_then_each_has_the_channel_before_it(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip("right").push("FIFO", b"abc")
+        lab.chip("right").values["LEVEL"] = 3
+        done = await lab.ask("reg.read_effectful", register="right.FIFO", count=3, key=KEY)
+        assert [v["raw"] for v in done.values or []] == ["0x61", "0x62", "0x63"]
+        pops = [i for i, t in enumerate(wire(lab)) if t == ("read", "0x21", "0x01")]
+        assert [wire(lab)[i - 1] for i in pops] == [("write", "0x70", "04")] * 2
+
+    play(life, both(tmp_path))
+
+
+def test_device_when_somebody_else_moved_the_multiplexer_then_the_right_one_is_reached(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["right.A"])).ok
+        lab.chip("mux").write_by_another("CONTROL", 1)
+        assert (await lab.ask("reg.write", register="right.A", value=7, key=KEY)).ok
+        lab.chip("mux").reset()  # all channels are off
+        assert (await lab.ask("reg.read", registers=["right.A"])).ok
+        assert (lab.writes("A", "right"), lab.writes("A", "left")) == (1, 0)
+
+    play(life, both(tmp_path))
+
+
+def test_unknown_when_the_rules_look_then_through_the_channel(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "right")
+        told = await lab.ask("reg.write", register="right.A", value=7, key=KEY)
+        assert code_of(told) == "outcome_unknown"
+        lab.chip("mux").write_by_another("CONTROL", 1)
+        await lab.rules_ran("right")
+        found = await lab.ask("op.get", key=KEY, verify=True)
+        assert (found.verdict, lab.reads("A", "left")) == ("applied", 0)
+
+    play(life, both(tmp_path))
+
+
+def test_safe_state_when_it_sits_behind_then_the_channel_is_switched_on(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip("right").values["A"] = 9
+        done = await lab.ask("device.safe_state", device="right", key=KEY)
+        assert (done.verdict, lab.chip("right").values["A"], lab.writes("A", "left")) == ("applied", 0, 0)
+
+    play(life, both(tmp_path))
+
+
+@pytest.mark.parametrize("method", ["reg.write", "sequence.run"])
+def test_switch_when_devices_sit_behind_it_then_nobody_writes_it(play: Play, tmp_path: Path, method: str) -> None:
+    async def life(lab: Lab) -> None:
+        write: dict[str, Any] = {"register": "mux.CONTROL", "value": 2}
+        params = write if method == "reg.write" else {"steps": [{"do": "write", **write}]}
+        told = await lab.ask(method, **params, key=KEY)
+        assert (code_of(told), error_of(told)["rule"], lab.writes("CONTROL", "mux")) == ("refused", "switches", 0)
+        assert (await lab.ask("reg.read", registers=["mux.CONTROL"])).ok
+
+    play(life, both(tmp_path))
+
+
+def test_switch_when_nothing_sits_behind_it_then_a_register_as_any_other(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.write", register="mux.CONTROL", value=2, key=KEY)).verdict == "applied"
+
+    play(life, board(tmp_path))
+
+
+def test_hold_when_the_multiplexer_is_held_then_those_behind_it_are(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        await lab.ask("device.hold", OPERATOR, device="mux", reason="look")
+        told = await lab.ask("reg.write", register="right.A", value=1, key=KEY)
+        assert (code_of(told), error_of(told)["device"], lab.sent()) == ("held", "mux", [])
+
+    play(life, both(tmp_path))
+
+
+def test_devices_when_listed_then_where_they_sit_and_each_has_a_locus_of_its_own(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        listed: Any = (await lab.ask("device.list")).devices
+        told = {d["name"]: (d["address"], d["mux"], d["channel"]) for d in listed}
+        assert told == {
+            "toy": ("0x20", None, None),
+            "mux": ("0x70", None, None),
+            "left": ("0x21", "mux", 0),
+            "right": ("0x21", "mux", 2),
+        }
+        loci = {name: device.locus for name, device in lab.daemon.devices.items()}
+        assert (loci["left"], loci["right"]) == ("sim:b:0x70.0:0x21", "sim:b:0x70.2:0x21")
+
+    play(life, both(tmp_path))
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "no channel": ((on(0).replace("channel = 0\n", ""),), "go together"),
+    "no mux": ((on(0).replace("mux = 'mux'\n", ""),), "go together"),
+    "no such device": ((on(0, mux="nobody"),), "no multiplexer of this board"),
+    "no multiplexer": ((on(0, mux="toy"),), "no multiplexer of this board"),
+    "no such channel": ((on(4),), "none of this number"),
+    "the address of one on the bus": ((on(0, address=0x20),), "may answer there too"),
+    "the address of the mux": (
+        (on(0, address=0x21), MUX.replace("mux]", "two]").replace("0x70", "0x71"), on(0, "far2", mux="two")),
+        "may answer there too",
+    ),
+    "twice at one place": ((on(1), on(1, "again")), "the same place"),
+    "one behind another": (
+        (MUX.replace("mux]", "two]").replace("0x70", "0x71") + "mux = 'mux'\nchannel = 0\n", on(0, mux="two")),
+        "cannot sit behind it",
+    ),
+    "another bus": (("[buses.c]\nkind = 'sim'\n", on(0).replace("bus = 'b'", "bus = 'c'")), "cannot sit behind it"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_board_when_a_device_cannot_sit_there_then_a_fault(tmp_path: Path, what: str) -> None:
+    more, told = WRONG[what]
+    with pytest.raises(Faults, match=told):
+        board(tmp_path, *more)
+
+
+def test_board_when_the_safe_state_of_the_mux_switches_it_then_a_fault(tmp_path: Path) -> None:
+    safe = MUX + "safe_state = [{ register = 'CONTROL', value = 0 }]\n"
+    assert board(tmp_path, mux=safe)
+    with pytest.raises(Faults, match="before each access"):
+        board(tmp_path, on(0), mux=safe)
+
+
+CANNOT: dict[str, tuple[str, str]] = {
+    "no such register": ("[mux]\nregister = 'NO'\nchannels = [1]\n", "no such register"),
+    "too wide": ("[mux]\nregister = 'A'\nchannels = [256]\n", "does not fit the register"),
+    "no channel": ("[mux]\nregister = 'A'\nchannels = []\n", "no channel"),
+    "the same twice": ("[mux]\nregister = 'A'\nchannels = [1, 1]\n", "two that are the same"),
+    "no store": ("[mux]\nregister = 'W'\nchannels = [1]\n", "a plain store of its own"),
+    "needs approval": ("[mux]\nregister = 'P'\nchannels = [1]\n", "a plain store of its own"),
+}
+MORE = (
+    reg("A", 0)
+    + reg("W", 1, "write = { effect = 'one_to_clear', provenance = 'generated' }")
+    + reg("P", 2, "write = { effect = 'store', provenance = 'generated', approval = 'required' }")
+)
+
+
+@pytest.mark.parametrize("what", CANNOT)
+def test_contract_when_it_cannot_switch_like_this_then_a_fault(what: str) -> None:
+    text, told = CANNOT[what]
+    with pytest.raises(Faults, match=told):
+        parse_contract(I2C + text + DEFAULTS + MORE, "toy.toml")
+
+
+def test_contract_when_written_out_then_it_switches_as_before() -> None:
+    contract = parse_contract(I2C + "[mux]\nregister = 'A'\nchannels = [1, 2]\n" + DEFAULTS + MORE, "toy.toml")
+    assert parse_contract(write_contract(contract), "toy.toml").mux == contract.mux
