@@ -59,7 +59,7 @@ HARNESSES: Final = (
     Harness(
         "SIGKILL at every system call",
         ("tests.crash.calls.sweep", "--gate"),
-        35,
+        140,
         ("tests.crash.calls.sweep",),
     ),
     Harness(
@@ -73,7 +73,7 @@ HARNESSES: Final = (
         "histories under one seeded scheduler",
         ("tests.crash.simulation.histories",),
         10_000,
-        ("tests.crash.simulation.histories", "--histories", "40000", "--seed", "1000000"),
+        ("tests.crash.simulation.histories", "--histories", "40000", "--seed", "1000000", "--requests", "2", "5"),
     ),
     Harness(
         "a disk that fails",

@@ -362,7 +362,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names, run nothing")
     arguments = parser.parse_args()
     end_tidily()
-    ready_to_fork()
+    if not arguments.only:  # a few runs are sooner done
+        ready_to_fork()
     wrong = total = again = 0
     start_s = time.monotonic()
     for number in range(arguments.rounds):
@@ -381,15 +382,19 @@ def main() -> int:
 
 
 def _in_the_gate(run: Run) -> bool:
-    """Every kind at every label, with the chip kept or reset in turn; both, and silent, before or after it was seen.
+    """Every kind at every label, with the chip kept or reset in turn; both before it was seen, silent there or later.
 
-    Of the recoveries those after one label. The long run has all of them.
+    Of the recoveries three of four after one label. The long run has all of them.
     """
+    turn = [k.name for k in KINDS].index(run.kind.name)
     if run.again is not None:
-        return run.label == "after the first transfer" and (run.fate == "kept" or run.again == "orphans unknown")
-    turn = [k.name for k in KINDS].index(run.kind.name) % 2
-    if run.label in ("after T1", "before T2"):
-        return "silent" not in run.fate or (run.label == "after T1") is (turn == 0)
+        at = [label.name for label in RECOVERY].index(run.again)
+        chosen = run.fate == "kept" and (turn + at) % 4 != 3
+        return run.label == "after the first transfer" and (chosen or run.again == "orphans unknown")
+    if run.label == "after T1":
+        return "silent" not in run.fate or turn % 2 == 0
+    if run.label == "before T2" and "silent" in run.fate:
+        return turn % 2 == 1 and run.fate == "kept silent"
     at = [label.name for label in OPERATION].index(run.label)
     return run.fate == ("kept", "reset")[(turn + at) % 2]
 

@@ -24,10 +24,10 @@ def matrix(*words: str) -> subprocess.CompletedProcess[str]:
 
 PARTS: Final = {
     # part, fewest runs, fewest of them killed twice
-    "kept": (("--part", "gate", "--fate", "kept", "--once"), 150, 0),
+    "kept": (("--part", "gate", "--fate", "kept", "--once"), 180, 0),
     "reset": (("--part", "gate", "--fate", "reset", "--once"), 150, 0),
-    "silent": (("--part", "gate", "--fate", "kept silent", "--fate", "reset silent"), 60, 0),
-    "killed again": (("--part", "gate", "--again"), 100, 100),
+    "silent": (("--part", "gate", "--fate", "kept silent", "--fate", "reset silent"), 45, 0),
+    "killed again": (("--part", "gate", "--again"), 150, 150),
     "anywhere": (("--calls", "60", "--seed", "7"), 60, 30),
 }
 

@@ -19,8 +19,6 @@ from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.chip import Chip
 from tests.contracts.test_judge import reg, toy
 
-UNMEASURED = True
-
 BYTE = st.integers(0, 0xFF)
 
 

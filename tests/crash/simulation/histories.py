@@ -32,7 +32,7 @@ from tests.hwtool.conftest import OPERATOR
 
 JOBS: Final = 2
 MOST_LIVES: Final = 2
-REQUESTS: Final = (1, 4)  # fewest and most of one history: many short ones find more than a few long ones
+REQUESTS: Final = (1, 3)  # fewest and most of one history; the long run has more of them
 TRIES: Final = 5
 LONGEST_LIFE: Final = 500  # steps; what is asked for takes some hundreds
 WEATHERS: Final = (  # a history in which everything fails at once finds less than one in which a few things do
@@ -48,11 +48,11 @@ READING_S: Final = 2.0
 class History:
     """One history, as it is played."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, requests: tuple[int, int] = REQUESTS) -> None:
         self.seed = seed
         self.world = World(seed)
         furnish(self.world)
-        self.asked = drawn(self.world, self.world.draw.randint(*REQUESTS))
+        self.asked = drawn(self.world, self.world.draw.randint(*requests))
         self.answers: list[tuple[str, Result]] = []
         self.lives = 0
         self.left: dict[str, str] = {}  # keys that are unknown when everything has been tried, and why
@@ -192,9 +192,9 @@ class History:
         return [row.op_id for row in rows if row.state == "UNKNOWN"]
 
 
-def played(seed: int) -> tuple[list[str], Counter[str]]:
+def played(seed: int, requests: tuple[int, int] = REQUESTS) -> tuple[list[str], Counter[str]]:
     """Play one history; what is wrong with it, and what there was in it."""
-    history = History(seed)
+    history = History(seed, requests)
     try:
         found = history.play()
     except BaseException as error:  # a history that does not end is a finding
@@ -208,7 +208,9 @@ def played(seed: int) -> tuple[list[str], Counter[str]]:
     return found, history.counts
 
 
-def all_of(first: int, number: int, jobs: int = JOBS) -> tuple[dict[int, list[str]], Counter[str]]:
+def all_of(
+    first: int, number: int, jobs: int = JOBS, requests: tuple[int, int] = REQUESTS
+) -> tuple[dict[int, list[str]], Counter[str]]:
     """Play so many histories from a seed on; what is wrong by seed, and what there was in all of them."""
     wrong: dict[int, list[str]] = {}
     counts: Counter[str] = Counter()
@@ -216,7 +218,7 @@ def all_of(first: int, number: int, jobs: int = JOBS) -> tuple[dict[int, list[st
     def work(index: int, told: Told) -> None:
         if index % 200 < jobs:
             gc.collect()
-        found, counted = played(first + index)
+        found, counted = played(first + index, requests)
         told.say("history", [index, found, dict(counted)])
 
     gc.freeze()
@@ -233,15 +235,16 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow")
     parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--requests", type=int, nargs=2, default=REQUESTS, help="fewest and most of one history")
     parser.add_argument("--show", action="store_true", help="tell the history of the seed")
     arguments = parser.parse_args()
     if arguments.show:
-        history = History(arguments.seed)
+        history = History(arguments.seed, tuple(arguments.requests))
         found = history.play()
         print("\n".join([*oracle.tale(history, oracle.record_of(history)), *found]))
         return 1 if found else 0
     began_s = time.monotonic()
-    wrong, counts = all_of(arguments.seed, arguments.histories, arguments.jobs)
+    wrong, counts = all_of(arguments.seed, arguments.histories, arguments.jobs, tuple(arguments.requests))
     for seed, found in sorted(wrong.items()):
         print(f"seed {seed}: " + "; ".join(found))
     told = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
