@@ -178,7 +178,7 @@ async def admit(daemon: Daemon, request: Request, devices: tuple[Device, ...]) -
     check_read_only(daemon, request)
     check_verified(request, devices)
     check_repeating(request)
-    check_switching(daemon, request)
+    check_switching(request)
     check_policy(daemon, request)
     await Runs(daemon).check(request.caller, request.run, effectful=True)
     await _check_seen_store(daemon, request, devices)
@@ -206,7 +206,8 @@ def check_verified(request: Request, devices: tuple[Device, ...]) -> None:
     Raises:
         DomainError: refused (`unverified`).
     """
-    for device in devices if not request.safe else ():
+    muxes = [device.mux for device in devices if device.mux is not None]
+    for device in (*devices, *muxes) if not request.safe else ():
         if device.spec.refuse_unverified and not device.contract.on_a_part:
             message = (
                 f"{device.name}: contract {device.contract.part} was checked on no real part, and the board demands it"
@@ -233,16 +234,15 @@ def check_repeating(request: Request) -> None:
         raise DomainError(Code.REFUSED, message, hint=hint, rule="bus_repeats", register=name, field=None)
 
 
-def check_switching(daemon: Daemon, request: Request) -> None:
+def check_switching(request: Request) -> None:
     """Refuse writes of what is written before each access to the devices behind a multiplexer: none would last.
 
     Raises:
         DomainError: refused (`switches`).
     """
-    muxes = {d.mux.name for d in daemon.devices.values() if d.mux is not None}
     for touch in () if request.safe else permission.touched(understood(request)):
         facts = touch.device.contract.mux
-        if touch.change is None or facts is None or touch.device.name not in muxes:
+        if touch.change is None or facts is None or not touch.device.switches:
             continue
         if facts.register in {r.name for r in touch.device.reached(touch.register)}:
             name = f"{touch.device.name}.{touch.register.name}"

@@ -20,6 +20,7 @@ from hwtool_contracts.memories import with_memories
 from hwtool_contracts.model import Contract, Owner, Persistence
 from hwtool_contracts.params import read_params, with_params
 from hwtool_contracts.parts import part_of
+from hwtool_contracts.places import overlapping
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
 from hwtool_sim.bus import behind
 
@@ -516,9 +517,13 @@ def _check_muxes(board: Board, top: Table) -> None:
         facts = device.contract.mux
         if facts is None or (device.bus, device.name) not in behind_it:
             continue
-        if any(entry.register.name == facts.register for entry in device.safe_state):
-            rule = "it is written before each access to a device behind it"
+        switch = device.contract.registers[facts.register]
+        there = {switch.name, *(r.name for r in overlapping(device.contract, switch))}
+        rule = "it is written before each access to a device behind it"
+        if any(entry.register.name in there for entry in device.safe_state):
             top.fault(f"devices.{device.name}.safe_state", rule, facts.register, "another register")
+        if switch.owner is Owner.SHARED:
+            top.fault(f"devices.{device.name}.owner", rule, "shared", "the key left out: nobody else writes it")
 
 
 def _check_loci(board: Board, top: Table) -> None:

@@ -108,6 +108,7 @@ class Device:
         written_s: when a register with a rate was written, by the monotonic clock.
         remember: keeps `home` on disk.
         mux: the multiplexer that it sits behind, None: it sits on the bus itself.
+        switches: it is the multiplexer that another one sits behind.
         testify: what shows that it did not restart, as far as it can be told now (hwtool.restarts).
         recall: what was written to a register last, in this generation, as the store knows it; None: it cannot be told.
     """
@@ -130,6 +131,7 @@ class Device:
     checked: bool = False
     lease: object = None
     mux: Device | None = None
+    switches: bool = False
     _judged: dict[tuple[str, ...], ReadJudgement | Refused] = field(default_factory=dict)
     _reached: dict[str, tuple[Register, ...]] = field(default_factory=dict)
 
@@ -198,6 +200,7 @@ class Device:
     async def reach(self) -> Rejected | Ambiguous | None:
         """Have its multiplexer pass on to it: the answer that prevented it, if one did. The caller holds the bus lock.
 
+        For preparation, observation and clean reads: a bus that was absent is opened first, as by any clean read.
         It is written each time: a multiplexer that restarted, or that another program moved, would pass on to nobody
         or to another device at the same address.
 
@@ -206,8 +209,10 @@ class Device:
         """
         if self.way is None:
             return None
+        self.worker.check()
+        await self.worker.present()
         answer = await self.worker.send_once(self.way.transfer)
-        return None if isinstance(answer, Confirmed) else replace(answer, fault=f"{self.way.register}: {answer.fault}")
+        return None if isinstance(answer, Confirmed) else replace(answer, fault=f"{answer.fault} ({self.way.register})")
 
     def through(self, plan: Plan) -> Plan:
         """A plan with the way to the device before each part of it that is sent under one lock."""
@@ -483,7 +488,7 @@ class Device:
 
     def _follows(self, run: list[Register], register: Register) -> bool:
         last = run[-1]
-        if (last.space, last.bank) != (register.space, register.bank) or register.space is Space.OBJECT:
+        if (last.space, last.bank) != (register.space, register.bank) or register.space.whole:
             return False
         judged = [self.judge((r,)) for r in (last, register)]
         if not all(isinstance(j, ReadJudgement) and may_merge(j) for j in judged):

@@ -2,7 +2,8 @@
 
 The seam: this file is the only one that sends transfers with an effect. It is given an `Intent`, which only a
 committed T1, or the row that tells of a relock, makes and which can be spent once. There is no loop around it but that
-of a plan's steps and chunks, of a safe state's entries and of a declared `busy_retry`, and nothing may wrap it in one.
+of a plan's steps and chunks, of a safe state's entries (once more where only the channel to the device was not switched
+on) and of a declared `busy_retry`, and nothing may wrap it in one.
 What came of it is told by hwtool.carry_out.
 """
 
@@ -129,8 +130,20 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
         if part.fault is not None:
             sent.append(Dispatched([], Rejected(part.fault, "not-sent"), Role.ACCESS, 0, 0, []))
             continue
-        sent.append(await _send(device, part.plan, part.bank, part.returns, nothing_between))
+        came = await _send(device, part.plan, part.bank, part.returns, nothing_between)
+        if _lost_its_way(device, part, came):
+            await device.worker.silence()
+            part = await looked_at_again(entry, device)
+            if part.fault is None:
+                came = await _send(device, part.plan, part.bank, part.returns, nothing_between)
+        sent.append(came)
     return sent
+
+
+def _lost_its_way(device: Device, part: SafePart, came: Dispatched) -> bool:
+    """Whether nothing was sent of an entry but the write that switches its channel on, a store that may be repeated."""
+    first = part.plan.steps[0] if part.plan.steps else None
+    return first is not None and first is device.way and came.at is Role.SELECT and came.transfers == 1
 
 
 async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int, between: Between) -> Dispatched:

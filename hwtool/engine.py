@@ -480,7 +480,9 @@ def _devices(board: Board, workers: dict[str, BusWorker]) -> dict[str, Device]:
         spec.name: Device(spec, workers[spec.bus], spec.locus(board.buses[spec.bus])) for spec in board.devices.values()
     }
     for device in devices.values():
-        device.mux = None if device.spec.mux is None else devices[device.spec.mux]
+        if device.spec.mux is not None:
+            device.mux = devices[device.spec.mux]
+            device.mux.switches = True
     return devices
 
 

@@ -155,11 +155,14 @@ class Operators:
         held = device.held()
         if device.unknown_op is not None and held is not None:
             raise held
-        if held is not None:
+        mine = device.hold is not None
+        if mine:
             body = daemon.body("release", caller, None, device=device.name, reason=params.reason)
             await daemon.ask(lambda conn: operations.take_hold(conn, device.locus, body))
             device.hold = None
-        summary = f"{device.name} is free" if held is not None else f"{device.name} was not held"
+        still = device.held()
+        summary = f"{device.name} is free" if mine else f"{device.name} was not held"
+        summary += "" if still is None else f"; {still.message}"
         return daemon.dressed(Result(status="done", ok=True, effects="none", summary=summary), device)
 
 

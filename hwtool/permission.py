@@ -197,10 +197,13 @@ def check_values(
 def _written_sources(resolved: Resolved, values: Mapping[str, int]) -> dict[str, int]:
     """What this request itself writes of what says how values are to be understood: they are read by it afterwards."""
     found: dict[str, int] = {}
+    written = {c.register.name: c.register.mask if c.writes_whole else c.mask or 0 for c in resolved.changes}
     for name, beside in sources(resolved.registers).items():
         place = find_place(resolved.device.contract, name, beside)
         if place is not None and place[0].name in values:
             holder, part = place
+            if (holder if part is None else part).mask & ~written.get(holder.name, 0):
+                continue  # the device keeps what is there
             found[name] = values[holder.name] if part is None else part.taken(values[holder.name])
     return found
 

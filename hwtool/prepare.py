@@ -157,6 +157,9 @@ async def check_identity(device: Device) -> None:
     Raises:
         DomainError: another device answers.
     """
+    if device.mux is not None:  # it is written before each access
+        await check_identity(device.mux)
+        await check_assumptions(device.mux)
     if device.identified:
         return
     identity = device.contract.identity
@@ -487,7 +490,7 @@ def _whole_value(change: Change, before: Mapping[str, int], device: Device) -> i
         held, mask = before.get(register.name, 0), change.mask or 0
         return (held & ~mask) | (change.value & mask)
     merged = change.update.by == "device"
-    current = 0 if merged else before.get(register.name)
+    current = before.get(register.name, 0) if merged else before.get(register.name)
     whole = updated_value(register, change.update, current, change.fields)
     loose = (change.mask or 0) & ~sum(f.mask for f in register.fields.values())
     whole = (whole & ~loose) | (change.value & loose)

@@ -9,7 +9,7 @@ from hwtool.devices import Device
 from hwtool.journal import REDACTED
 from hwtool.permission import Touch, check_use
 from hwtool.policy import Caller
-from hwtool.prepare import check_assumptions, check_read_gates, looked_up
+from hwtool.prepare import check_assumptions, check_identity, check_read_gates, looked_up
 from hwtool.resolve import clean_read
 from hwtool.results import brief, errata, shown_value
 from hwtool.state import Daemon
@@ -86,6 +86,9 @@ async def values_of(
     device.worker.check()
     device.worker.admit()
     await check_assumptions(device)
+    if device.mux is not None:  # it is written for this
+        await check_identity(device.mux)
+        await check_assumptions(device.mux)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     await check_read_gates(device, wanted)
 

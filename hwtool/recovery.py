@@ -57,6 +57,8 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
     """
     now = {}
     for name, shown in facts(row)["observables"].items():
+        if device.switches and device.contract.mux is not None and name == device.contract.mux.register:
+            raise CannotObserve(f"{name} is written before each access to a device behind {device.name}")
         async with device.on_bus:  # for each by itself: a safe state must not wait for all of them
             kept = await device.reach()
             if kept is not None:

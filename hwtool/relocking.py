@@ -48,7 +48,7 @@ async def _relock(daemon: Daemon, row: OpRow, facts: dict[str, Any]) -> None:
     device = daemon.device_at(facts["locus"])
     if device is None:
         return  # it left the board; its locus stays held
-    registers = list(dict.fromkeys(step["register"] for step in facts["plan"]))
+    registers = list(dict.fromkeys(s["register"] for s in facts["plan"] if s["role"] == Role.ACCESS))
     told = {"device": device.name, "of": row.op_id, "sequence": facts["sequence"], "registers": registers}
     why = _hindered(daemon, device)
     if why is None:
@@ -70,8 +70,9 @@ async def _relock(daemon: Daemon, row: OpRow, facts: dict[str, Any]) -> None:
 def _hindered(daemon: Daemon, device: Device) -> str | None:
     if daemon.read_only or daemon.rehearsing:
         return "the daemon was started so that it sends nothing with an effect"
-    if device.hold is not None:
-        return f"{device.name} is held by {device.hold.by}"
+    for one in (device, device.mux):
+        if one is not None and one.hold is not None:
+            return f"{one.name} is held by {one.hold.by}"
     return "the daemon is frozen" if daemon.frozen else None
 
 

@@ -1252,8 +1252,8 @@ MUTANTS = [
         "        if False:\n",
         MODBUS + "test_line_when_its_adapter_hears_itself_then_the_echo_must_be_the_request"),
     Mutant("a device merges what function 22 takes, and nothing else", "contracts/hwtool_contracts/judge_write.py",
-        "    return offered and unlimited and register.width_bits == 16\n",
-        "    return offered\n",
+        "    if not offered or not unlimited or not register.access.readable or register.width_bits != 16:\n",
+        "    if not offered:\n",
         MERGING + "test_update_when_function_22_does_not_fit_then_read_and_written_back"),
     Mutant("what a device merges, it is told to keep", "registers/hwtool_registers/plan.py",
         "    masks = to_bytes(register, kept) + to_bytes(register, value & ~kept)\n",
@@ -1264,7 +1264,7 @@ MUTANTS = [
         "    if False:\n",
         MODBUS + "test_answer_when_a_frame_came_then_confirmed_only_if_it_fits"),
     Mutant("an object is read by itself", "hwtool/devices.py",
-        " or register.space is Space.OBJECT:\n",
+        " or register.space.whole:\n",
         ":\n",
         "tests/hwtool/test_objects.py::test_object_when_read_then_its_text_and_a_transfer_for_each"),
     Mutant("a clean read goes through its channel", "hwtool/devices.py",
@@ -1303,6 +1303,38 @@ MUTANTS = [
         "            if set(other.addresses) & set(device.addresses):\n",
         "            if False:\n",
         MUX + "test_board_when_a_device_cannot_sit_there_then_a_fault"),
+    Mutant("a multiplexer is identified before an effect behind it", "hwtool/prepare.py",
+        "    if device.mux is not None:  # it is written before each access\n",
+        "    if False:\n",
+        MUX + "test_multiplexer_when_it_is_another_chip_then_it_is_not_written"),
+    Mutant("a multiplexer is identified before a read behind it", "hwtool/reading.py",
+        "    if device.mux is not None:  # it is written for this\n",
+        "    if False:\n",
+        MUX + "test_multiplexer_when_it_is_another_chip_then_it_is_not_written"),
+    Mutant("a channel opens a bus that is back", "hwtool/devices.py",
+        "        await self.worker.present()\n",
+        "",
+        MUX + "test_read_when_the_bus_is_back_then_it_is_opened_though_a_channel_comes_first"),
+    Mutant("a safe state asks for its channel once more", "hwtool/dispatch.py",
+        "        if _lost_its_way(device, part, came):\n",
+        "        if False:\n",
+        MUX + "test_safe_state_when_its_channel_is_not_switched_on_at_first_then_once_more"),
+    Mutant("what a multiplexer's switch holds settles nothing", "hwtool/recovery.py",
+        "        if device.switches and ",
+        "        if False and ",
+        MUX + "test_unknown_of_the_switch_when_devices_sit_behind_it_now_then_what_it_holds_tells_nothing"),
+    Mutant("a multiplexer's contract is verified with the device's", "hwtool/admission.py",
+        "    for device in (*devices, *muxes) if",
+        "    for device in devices if",
+        MUX + "test_effect_when_the_multiplexers_contract_was_checked_on_no_part_then_refused_as_the_board_demands"),
+    Mutant("limits go by the scale that the device keeps", "hwtool/permission.py",
+        "                continue  # the device keeps what is there\n",
+        "                pass\n",
+        MERGING + "test_limit_when_the_scale_stands_in_bits_that_the_device_keeps_then_by_what_is_there"),
+    Mutant("a device merges only what it may read", "contracts/hwtool_contracts/judge_write.py",
+        "    return isinstance(judged, ReadJudgement) and judged.clean\n\n\ndef _touching_nothing_else",
+        "    return judged is not None\n\n\ndef _touching_nothing_else",
+        MERGING + "test_update_when_reading_the_register_does_something_then_the_device_is_not_asked_to_merge"),
 ]  # fmt: skip
 
 
@@ -1382,11 +1414,11 @@ def table() -> list[str]:
 
 
 def copied(scratch: Path) -> Path:
-    """A copy of the tree that may be spoilt."""
+    """A copy of the tree that may be spoilt, with what is compiled of it already."""
     for name in SOURCES:
         source = TOP / name
         if source.is_dir():
-            shutil.copytree(source, scratch / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, scratch / name)
         else:
             shutil.copy(source, scratch / name)
     return scratch

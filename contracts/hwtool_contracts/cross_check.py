@@ -5,18 +5,21 @@ from __future__ import annotations
 import difflib
 from functools import partial
 from itertools import pairwise
+from typing import Final
 
-from hwtool_contracts.effects import ReadEffect, When, WriteEffect
+from hwtool_contracts.effects import ReadEffect, Reconcile, When, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.judge import Refused
-from hwtool_contracts.judge_write import judge_write
+from hwtool_contracts.judge_write import WriteJudgement, judge_write
 from hwtool_contracts.model import (
+    READ_FUNCTIONS,
     Access,
     Contract,
     Encoding,
     Field,
     NamedSequence,
     Owner,
+    Persistence,
     ReadSpec,
     Register,
     Relock,
@@ -27,7 +30,9 @@ from hwtool_contracts.places import cells, find_place, find_register, gate_of
 from hwtool_contracts.reach import check_reach
 from hwtool_contracts.toml_reader import Fault
 
-MOST_OBJECT = 0xFF  # of Modbus device identification
+SWITCH: Final = "a plain store in one write: in no bank, of no other owner, volatile, at once and without approval"
+MOST_OBJECT: Final = 0xFF  # of Modbus device identification
+MOST_QUEUE_BITS: Final = 16 * 32  # the number of words, and 31 of them
 
 
 def check_references(contract: Contract, file: str, faults: list[Fault]) -> None:
@@ -40,6 +45,13 @@ def check_references(contract: Contract, file: str, faults: list[Fault]) -> None
     check.assumes()
     check.identity()
     check_reach(contract, check.fault)
+
+
+def _has_manners(judged: WriteJudgement) -> bool:
+    """Whether a write asks for more than to be sent."""
+    timed = judged.busy_retry is not None or judged.delay_after_ms or judged.max_rate_per_min is not None
+    gated = judged.gates or judged.not_before or judged.unlock or judged.approval
+    return bool(timed or gated or judged.resets or judged.readdresses or judged.signals)
 
 
 def _own_effects(register: Register) -> set[ReadEffect]:
@@ -110,7 +122,7 @@ class _Check:
             self.fault(table, "offset", "ends above 65535", register.offset, "a 16-bit register number")
         modbus = self.contract.access.modbus
         if modbus is not None and modbus.functions and register.space.modbus:
-            reads = {{Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3, Space.OBJECT: 43}.get(register.space, 4)}
+            reads = {READ_FUNCTIONS[register.space]}
             if register.access.readable and not reads & modbus.functions:
                 wanted = f"functions with {reads.pop()}"
                 self.fault(table, "space", "the device has no function to read it", register.space, wanted)
@@ -118,10 +130,17 @@ class _Check:
             if register.space.numbered and register.access.writable and not writes & modbus.functions:
                 wanted = " or ".join(map(str, sorted(writes)))
                 self.fault(table, "access", "the device has no function to write it", register.access, wanted)
-        if register.space in (Space.INPUT, Space.DISCRETE, Space.OBJECT) and register.access is not Access.RO:
+        if (
+            register.space.whole or register.space in (Space.INPUT, Space.DISCRETE)
+        ) and register.access is not Access.RO:
             self.fault(table, "access", f"{register.space} registers cannot be written", register.access, "ro")
         if register.space is Space.OBJECT:
             self.object(table, register)
+        if register.space is Space.QUEUE and (
+            register.width_bits % 16 or not 32 <= register.width_bits <= MOST_QUEUE_BITS
+        ):
+            wanted = f"16 for the number of words and 16 for each, at most {MOST_QUEUE_BITS}"
+            self.fault(table, "width_bits", "not what a queue shows", register.width_bits, wanted)
         if register.crc is not None and register.width_bits % (8 * register.crc.word_bytes):
             wanted = f"a multiple of {8 * register.crc.word_bytes}: each word has its CRC"
             self.fault(table, "width_bits", "no whole word", register.width_bits, wanted)
@@ -338,8 +357,8 @@ class _Check:
                 self._contiguous(table, found)
 
     def _contiguous(self, table: str, members: list[Register]) -> None:
-        if members[0].space is Space.OBJECT:
-            self.fault(table, "transfer", "an object is read by itself", "one", "each")
+        if members[0].space.whole:
+            self.fault(table, "transfer", f"each {members[0].space} is read by itself", "one", "each")
         i2c = self.contract.access.i2c
         if members[0].space is Space.MEMORY and i2c is not None and i2c.auto_increment not in ("read", "both"):
             self.fault(table, "transfer", "the chip does not move its pointer", "one", "each")
@@ -400,13 +419,20 @@ class _Check:
         if register is None:
             self.fault("mux", "register", "no such register", mux.register, "a declared name")
             return
-        specs = [register.write, *(f.write for f in register.fields.values() if f.reserved is None)]
-        plain = all(s.effect is WriteEffect.STORE and s.approval == "none" and not s.triggers for s in specs)
-        if not plain or not register.access.writable or register.bank is not None or register.owner is Owner.SHARED:
-            wanted = "a plain store of its own, in no bank, that needs no approval"
-            self.fault("mux", "register", "is written before each access behind it", mux.register, wanted)
-        if any(value > register.mask for value in mux.channels):
-            self.fault("mux", "channels", "does not fit the register", mux.channels, f"at most {register.mask:#x}")
+        selectors = {s.register for bank in self.contract.banks.values() for s in bank.select}
+        alone = register.bank is None and register.name not in selectors and register.owner is not Owner.SHARED
+        whole = register.space is Space.MEMORY and register.piece_bytes is None and register.shared_bytes is None
+        lasting = register.persistence is Persistence.NONVOLATILE or register.is_confidential or register.sensitive
+        if not alone or not whole or lasting or not register.access.writable:
+            self.fault("mux", "register", "is written before each access behind it", mux.register, SWITCH)
+            return
+        for value in mux.channels:
+            judged = None if value > register.mask else judge_write(self.contract, register, value)
+            if judged is None or isinstance(judged, Refused):
+                why = f"at most {register.mask:#x}" if judged is None else judged.message
+                self.fault("mux", "channels", "cannot be written", hex(value), why)
+            elif judged.reconcile is not Reconcile.COMPARE or judged.repeat is not When.YES or _has_manners(judged):
+                self.fault("mux", "register", "is written before each access behind it", mux.register, SWITCH)
 
     def sequence(self, sequence: NamedSequence) -> None:
         """Every step names a register and says what to do there; every parameter is used, and none is made up."""

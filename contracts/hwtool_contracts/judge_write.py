@@ -443,12 +443,16 @@ def judge_update(
 def _merges(contract: Contract, register: Register) -> bool:
     """Whether the device itself keeps the bits that a write of the register leaves out: Modbus function 22.
 
-    It takes one word. What the whole value may be can only be judged where it is known here.
+    It takes one word. What the whole value may be can only be judged where it is known here. The device reads the
+    register for it, so that must do nothing.
     """
     modbus = contract.access.modbus
     offered = modbus is not None and 22 in modbus.functions and register.space is Space.HOLDING
-    unlimited = register.write.limits is None and not register.write.values
-    return offered and unlimited and register.width_bits == 16
+    unlimited = register.write.limits is None and not register.write.values and register.write.mask is None
+    if not offered or not unlimited or not register.access.readable or register.width_bits != 16:
+        return False
+    judged = judge_read(contract, (register,))
+    return isinstance(judged, ReadJudgement) and judged.clean
 
 
 def _touching_nothing_else(

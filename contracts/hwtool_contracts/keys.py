@@ -179,7 +179,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "base": Key("integer", "number that the manual gives to register 0 on the wire: 0 or 1", required=True),
         "functions": Key(
             "integers",
-            "function codes it answers: 1 to 6, 15, 16; 22: it merges what an update leaves alone; 43: its objects",
+            "function codes it answers: 1 to 6, 15, 16; 22: it merges updates; 24: its queues; 43: its objects",
         ),
         "max_registers": Key("integer", "registers that one request may span"),
         "word_order": Key("word", "of values longer than a register", ORDERS),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from hwtool_contracts.effects import NO_BASIS_FOR_HARMLESS, Basis, ReadEffect, WriteEffect
 
@@ -59,9 +59,10 @@ class ByteOrder(StrEnum):
 
 
 class Space(StrEnum):
-    """Address spaces of a device: `memory` of offsets, five of Modbus, one of opcodes, one of lines of text.
+    """Address spaces of a device: `memory` of offsets, six of Modbus, one of opcodes, one of lines of text.
 
-    `object` is Modbus's device identification: each object is a text, by its number, read by itself.
+    `object` is Modbus's device identification: each object is a text, by its number, read by itself. `queue` is its
+    FIFO queue: a read shows the number of words in it and the words, and takes none.
     """
 
     MEMORY = "memory"
@@ -70,6 +71,7 @@ class Space(StrEnum):
     COIL = "coil"
     DISCRETE = "discrete"
     OBJECT = "object"
+    QUEUE = "queue"
     COMMAND = "command"
     LINE = "line"
 
@@ -86,12 +88,27 @@ class Space(StrEnum):
     @property
     def numbered(self) -> bool:
         """A space whose numbers a manual may count from 1."""
-        return self.of_words or self.of_bits
+        return self.of_words or self.of_bits or self is Space.QUEUE
+
+    @property
+    def whole(self) -> bool:
+        """A space of Modbus whose registers are each read by themselves, as long as they happen to be."""
+        return self in (Space.OBJECT, Space.QUEUE)
 
     @property
     def modbus(self) -> bool:
         """A space of Modbus."""
         return self.numbered or self is Space.OBJECT
+
+
+READ_FUNCTIONS: Final = {  # of Modbus
+    Space.COIL: 1,
+    Space.DISCRETE: 2,
+    Space.HOLDING: 3,
+    Space.INPUT: 4,
+    Space.QUEUE: 24,
+    Space.OBJECT: 43,
+}
 
 
 class Persistence(StrEnum):

@@ -129,7 +129,7 @@ class RegisterReader:
             table.integer(
                 "width_bits",
                 low=1,
-                high=MAX_TEXT_BITS if phrase is not None or space is Space.OBJECT else MAX_WIDTH_BITS,
+                high=MAX_TEXT_BITS if phrase is not None or space.whole else MAX_WIDTH_BITS,
             )
             or (None if space.of_bits else self.defaults.width_bits)
             or {Space.MEMORY: 8, Space.LINE: 32}.get(space, 1 if space.of_bits else 16)
@@ -181,8 +181,8 @@ class RegisterReader:
             return [register]
         if phrase is not None:
             table.fault("count", "a line has no offset to count from", count, "the key left out")
-        if space is Space.OBJECT:
-            table.fault("count", "an object is a text by itself", count, "the key left out")
+        if space.whole:
+            table.fault("count", f"each {space} is read by itself", count, "the key left out")
         step = stride if space.of_bits else stride_cells(stride, modbus, table)
         elements = [moved(replace(register, name=f"{prefix}{name}[{i}]"), i * step) for i in range(count)]
         if block is not None:

@@ -25,7 +25,7 @@ from typing import Final
 
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.judge_write import UpdateJudgement
-from hwtool_contracts.model import Alias, Bank, BusyRetry, Contract, Opcode, Register, Space
+from hwtool_contracts.model import READ_FUNCTIONS, Alias, Bank, BusyRetry, Contract, Opcode, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
 
@@ -277,9 +277,6 @@ def _banked(
     return (*select, *accesses, *restore)
 
 
-READ_FUNCTIONS: Final = {Space.COIL: 1, Space.DISCRETE: 2, Space.HOLDING: 3, Space.INPUT: 4, Space.OBJECT: 43}
-
-
 def _place(contract: Contract, address: int, offset: int, size_bytes: int) -> tuple[int, int]:
     """Address and offset in the transfer: bits of an offset may stand in the address, and one may mean "increment"."""
     i2c = contract.access.i2c
@@ -476,7 +473,8 @@ def pieces_of(plan: Plan, contract: Contract, answers: Sequence[bytes]) -> dict[
             values[piece.register] = [from_bytes(register, data)]
             continue
         size = register.size_bytes
-        if len(data) != piece.size_bytes:
-            raise ValueError(f"{register.name}: {piece.size_bytes} bytes were asked for, {len(data)} came")
+        came = len(answers[piece.access]) if register.space.whole else len(data)
+        if came != piece.size_bytes:
+            raise ValueError(f"{register.name}: {piece.size_bytes} bytes were asked for, {came} came")
         values[piece.register] = [from_bytes(register, data[i : i + size]) for i in range(0, len(data), size)]
     return values

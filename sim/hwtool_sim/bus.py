@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -167,12 +167,15 @@ class SimBus:
         """The address of the chip that a transfer is for; some chips answer at several, a line has the only chip."""
         if isinstance(transfer, Line):
             return next(iter(self.chips), 0)
+        return next(self._all_at(transfer.address), transfer.address)
+
+    def _all_at(self, address: int) -> Iterator[int]:
+        """Every chip that an address reaches: more than one where two channels are on."""
         for place, chip in self.chips.items():
             i2c = chip.contract.access.i2c
             bits = 0 if i2c is None else i2c.offset_bits_in_address
-            if place & 0xFF == transfer.address >> bits << bits and self._is_on(place):
-                return place
-        return transfer.address
+            if place & 0xFF == address >> bits << bits and self._is_on(place):
+                yield place
 
     def _is_on(self, place: int) -> bool:
         """Whether a chip can be reached as its multiplexer stands."""
@@ -208,6 +211,10 @@ class SimBus:
                 chip.busy_until_s, chip.cycle_ms = self.clock() + chip.cycle_ms / 1000, 0
             for event in struck.after:
                 _happen(chip, event, space)
+        others = [] if isinstance(transfer, Line) else [p for p in self._all_at(transfer.address) if p != address]
+        for other in others:  # they hear it too, and what they say is mixed with what the first one says
+            _act(self.chips[other], transfer, None)
+            loss = loss or Fault(FaultKind.CORRUPTED, address)
         if loss is not None and loss.kind is FaultKind.UNPLUG:
             self.unplug(power=loss.power)
         return Taken(said, loss)
@@ -340,7 +347,12 @@ def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
     size_bytes = transfer.size_bytes if isinstance(transfer, RegisterRead) else len(transfer.data)
     if transfer.function == 22:
         size_bytes = 2  # two masks of one register
-    if modbus is not None and transfer.space.numbered and size_bytes > 2 * modbus.max_registers:
+    if (
+        modbus is not None
+        and not transfer.space.whole
+        and transfer.space.modbus
+        and size_bytes > 2 * modbus.max_registers
+    ):
         limit = f"takes {modbus.max_registers} registers a request"
         raise NotThere(f"{chip.contract.part} {limit}, not {size_bytes // 2}", 0x03)
     if transfer.space.of_bits:

@@ -1,6 +1,6 @@
 """The slave's half of Modbus RTU: request frames become transfers, and what a chip said becomes reply frames. Pure.
 
-Functions 01 to 06, 15, 16, 22, and of 43 the access to one object. A frame becomes the transfer that
+Functions 01 to 06, 15, 16, 22, 24, and of 43 the access to one object. A frame becomes the transfer that
 hwtool_registers.plan would send for it, so that a chip answers the same on a line as on the simulated bus. Exceptions:
 01 for a function the chip has not, 02 for a place where it has nothing, 03 for a quantity it does not take.
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hwtool_contracts.model import Contract, Space
+from hwtool_contracts.model import READ_FUNCTIONS, Contract, Space
 from hwtool_registers.bus import Confirmed, RegisterRead, RegisterWrite
 from hwtool_registers.buses.modbus import framed
 from hwtool_registers.buses.modbus_pdu import IDENTIFICATION
@@ -37,6 +37,8 @@ def length_of(begun: bytes) -> int | None:
         return 8
     if begun[1] == 22:
         return 10
+    if begun[1] == 24:
+        return 6
     if begun[1] == 43 and begun[2:3] == IDENTIFICATION[:1]:
         return 7
     if begun[1] in (15, 16) and len(begun) > 6:
@@ -54,7 +56,11 @@ def request_in(frame: bytes, contract: Contract | None) -> RegisterRead | Regist
     modbus = None if contract is None else contract.access.modbus
     unit, function, body = frame[0], frame[1], frame[2:-2]
     if function == 43 and body[:1] == IDENTIFICATION[:1]:
-        return _object_asked(unit, body, contract)
+        fits = body[:2] == IDENTIFICATION and len(body) == 3
+        return _whole_asked(unit, Space.OBJECT, body[2], contract) if fits else NO_SUCH_QUANTITY
+    if function == 24:
+        at = int.from_bytes(body, "big")
+        return _whole_asked(unit, Space.QUEUE, at, contract) if len(body) == 2 else NO_SUCH_QUANTITY
     if function not in (1, 2, 3, 4, 5, 6, 15, 16, 22):
         return NO_SUCH_FUNCTION
     if len(body) < 4 or (function not in (15, 16) and len(body) != (6 if function == 22 else 4)):
@@ -91,14 +97,12 @@ def request_in(frame: bytes, contract: Contract | None) -> RegisterRead | Regist
             return RegisterWrite(unit, Space.HOLDING, offset, data, offset_bytes, 16, atomic)
 
 
-def _object_asked(unit: int, body: bytes, contract: Contract | None) -> RegisterRead | int:
-    """One object by its number, as long as the contract says that its text may be."""
-    if body[:2] != IDENTIFICATION or len(body) != 3:
-        return NO_SUCH_QUANTITY
+def _whole_asked(unit: int, space: Space, at: int, contract: Contract | None) -> RegisterRead:
+    """One object or queue, as long as the contract says that it may be."""
     registers = () if contract is None else contract.registers.values()
-    size_bytes = next((r.size_bytes for r in registers if r.space is Space.OBJECT and r.offset == body[2]), 1)
+    size_bytes = next((r.size_bytes for r in registers if r.space is space and r.offset == at), 1)
     offset_bytes = 1 if contract is None else contract.access.offset_bytes
-    return RegisterRead(unit, Space.OBJECT, body[2], size_bytes, offset_bytes, 43)
+    return RegisterRead(unit, space, at, size_bytes, offset_bytes, READ_FUNCTIONS[space])
 
 
 def exception_frame(unit: int, function: int, code: int) -> bytes:
@@ -115,6 +119,9 @@ def replies_to(frame: bytes, taken: Taken) -> list[bytes]:
                 text = data.strip(b"\0")
                 shown = frame[1:4] + bytes([CONFORMITY, 0, 0, 1, frame[4], len(text)]) + text
                 reply = framed(frame[:1] + shown)
+            elif function == 24:
+                shown = data[: 2 + 2 * int.from_bytes(data[:2], "big")]
+                reply = framed(frame[:2] + len(shown).to_bytes(2, "big") + shown)
             elif function in (1, 2, 3, 4):
                 reply = framed(frame[:2] + bytes([len(data)]) + data)
             else:

@@ -48,6 +48,12 @@ def test_update_when_the_device_has_no_such_function_then_the_moving_bit_forbids
 
 
 OTHERS = {
+    "bits that must not be written": reg(
+        "R",
+        8,
+        "space = 'holding'\nfields.A = { bits = 0 }\nfields.B = { bits = 1 }\n"
+        "write = { effect = 'store', provenance = 'generated', mask = 3 }",
+    ),
     "two words": reg("R", 8, "space = 'holding'\nwidth_bits = 32\nfields.A = { bits = 0 }\nfields.B = { bits = 1 }"),
     "limits of the whole value": reg(
         "R",
@@ -112,3 +118,58 @@ def test_request_when_the_reply_is_lost_then_settled_by_the_bits_that_were_meant
         assert (found.verdict, lab.writes("MODE")) == ("applied", 1)
 
     play(life, toy_board(tmp_path, MODE, head=HEAD))
+
+
+@pytest.mark.parametrize("effects", ["clear", "unknown"])
+def test_update_when_reading_the_register_does_something_then_the_device_is_not_asked_to_merge(effects: str) -> None:
+    fields = "fields.A = { bits = 0 }\nfields.B = { bits = 1 }"
+    read = f"read = {{ effects = ['{effects}'], provenance = 'generated' }}"
+    contract, _ = mode(HEAD, reg("R", 8, f"space = 'holding'\n{fields}\n{read}"))
+    judged = judge_update(contract, contract.registers["R"], frozenset({"A"}))
+    assert isinstance(judged, Refused)
+    assert judged.rule == "unsafe_update"
+
+
+def test_update_when_the_register_cannot_be_read_then_its_shadow_is_wanted() -> None:
+    fields = "fields.A = { bits = 0 }\nfields.B = { bits = 1 }"
+    contract, _ = mode(HEAD, reg("R", 8, f"space = 'holding'\n{fields}", "wo"))
+    judged = judge_update(contract, contract.registers["R"], frozenset({"A"}))
+    assert isinstance(judged, UpdateJudgement)
+    assert (judged.by, judged.shadow) == ("value", True)
+
+
+def test_record_when_an_update_is_merged_then_it_shows_what_the_device_keeps(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values["MODE"] = 0x92A3
+        done = await lab.ask("reg.update", **UPDATE, key=KEY)
+        assert "0x92a3 -> 0x92a5" in done.summary
+        assert (await lab.row()).request["values"] == {"MODE": "0x92a5"}
+
+    play(life, toy_board(tmp_path, MODE, head=HEAD))
+
+
+SCALED = reg(
+    "S",
+    8,
+    "space = 'holding'\nwrite = { effect = 'store', provenance = 'generated', verify = 'none' }\n[registers.S.fields]\n"
+    "V = { bits = '7:0', unit = 'V', scale_from = 'S.R', scales = { 0 = 0.1, 1 = 10 } }\nR = { bits = 8 }",
+)
+LIMITED = """
+[[policy]]
+who = "*"
+register = "S"
+limits = { min = 0, max = 5, unit = "V" }
+"""
+
+
+@pytest.mark.parametrize("head", [MODBUS, HEAD], ids=["read and written back", "merged"])
+@pytest.mark.parametrize(("scale", "refused"), [(0, False), (1, True)])
+def test_limit_when_the_scale_stands_in_bits_that_the_device_keeps_then_by_what_is_there(
+    play: Play, tmp_path: Path, head: str, scale: int, refused: bool
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values["S"] = scale << 8
+        told = await lab.ask("reg.update", register="toy.S", fields={"V": 20}, key=KEY)
+        assert (told.error is not None, lab.writes("S")) == (refused, 0 if refused else 1)
+
+    play(life, toy_board(tmp_path, SCALED, head=head, device=LIMITED))

@@ -279,16 +279,26 @@ def test_board_when_the_safe_state_of_the_mux_switches_it_then_a_fault(tmp_path:
 
 CANNOT: dict[str, tuple[str, str]] = {
     "no such register": ("[mux]\nregister = 'NO'\nchannels = [1]\n", "no such register"),
-    "too wide": ("[mux]\nregister = 'A'\nchannels = [256]\n", "does not fit the register"),
+    "too wide": ("[mux]\nregister = 'A'\nchannels = [256]\n", "cannot be written"),
+    "outside its mask": ("[mux]\nregister = 'M'\nchannels = [0x10]\n", "cannot be written"),
+    "in several pieces": ("[mux]\nregister = 'WIDE'\nchannels = [1]\n", "a plain store in one write"),
+    "not at once": ("[mux]\nregister = 'SLOW'\nchannels = [1]\n", "a plain store in one write"),
+    "nonvolatile": ("[mux]\nregister = 'KEPT'\nchannels = [1]\n", "a plain store in one write"),
+    "another's": ("[mux]\nregister = 'OURS'\nchannels = [1]\n", "a plain store in one write"),
     "no channel": ("[mux]\nregister = 'A'\nchannels = []\n", "no channel"),
     "the same twice": ("[mux]\nregister = 'A'\nchannels = [1, 1]\n", "two that are the same"),
-    "no store": ("[mux]\nregister = 'W'\nchannels = [1]\n", "a plain store of its own"),
-    "needs approval": ("[mux]\nregister = 'P'\nchannels = [1]\n", "a plain store of its own"),
+    "no store": ("[mux]\nregister = 'W'\nchannels = [1]\n", "a plain store in one write"),
+    "needs approval": ("[mux]\nregister = 'P'\nchannels = [1]\n", "a plain store in one write"),
 }
 MORE = (
     reg("A", 0)
     + reg("W", 1, "write = { effect = 'one_to_clear', provenance = 'generated' }")
     + reg("P", 2, "write = { effect = 'store', provenance = 'generated', approval = 'required' }")
+    + reg("M", 3, "write = { effect = 'store', provenance = 'generated', mask = 0x0F }")
+    + reg("WIDE", 4, "width_bits = 16\naccess_bits = 8")
+    + reg("SLOW", 6, "write = { effect = 'store', provenance = 'generated', delay_after_ms = 5 }")
+    + reg("KEPT", 7, "persistence = 'nonvolatile'")
+    + reg("OURS", 8, "owner = 'shared'")
 )
 
 
@@ -297,6 +307,145 @@ def test_contract_when_it_cannot_switch_like_this_then_a_fault(what: str) -> Non
     text, told = CANNOT[what]
     with pytest.raises(Faults, match=told):
         parse_contract(I2C + text + DEFAULTS + MORE, "toy.toml")
+
+
+def test_board_when_another_program_writes_the_multiplexer_then_a_fault(tmp_path: Path) -> None:
+    shared = MUX + "owner = 'shared'\n"
+    assert board(tmp_path, mux=shared)
+    with pytest.raises(Faults, match="nobody else writes it"):
+        board(tmp_path, on(0), mux=shared)
+
+
+NAMED = """
+[access]
+offset_bytes = 1
+[access.i2c]
+addresses = [0x70]
+auto_increment = "both"
+[identity]
+register = "ID"
+equals = 0x55
+[mux]
+register = "SWITCH"
+channels = [1, 2, 4]
+"""
+
+
+def named(directory: Path, device: str = "") -> Board:
+    """A multiplexer that says what it is."""
+    head = I2C[: I2C.index("[access]")]
+    parts = reg("SWITCH", 0) + reg("ID", 1, access="ro")
+    (directory / "named.toml").write_text(head + NAMED + DEFAULTS + parts)
+    return board(directory, on(0, "left", more=SAFE), mux=MUX.replace("pca9546", "./named.toml") + device)
+
+
+@pytest.mark.parametrize("method", ["reg.read", "reg.write", "device.safe_state"])
+def test_multiplexer_when_it_is_another_chip_then_it_is_not_written(play: Play, tmp_path: Path, method: str) -> None:
+    params: dict[str, dict[str, Any]] = {
+        "reg.read": {"registers": ["left.A"]},
+        "reg.write": {"register": "left.A", "value": 1, "key": KEY},
+        "device.safe_state": {"device": "left", "key": KEY},
+    }
+
+    async def life(lab: Lab) -> None:
+        lab.chip("mux").values["ID"] = 0x77
+        told = await lab.ask(method, **params[method])
+        assert (code_of(told), error_of(told)["what"], lab.writes("SWITCH", "mux")) == ("stale", "identity", 0)
+        lab.chip("mux").values["ID"] = 0x55
+        assert (await lab.ask(method, **params[method])).ok
+
+    play(life, named(tmp_path))
+
+
+def test_effect_when_the_multiplexers_contract_was_checked_on_no_part_then_refused_as_the_board_demands(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        told = await lab.ask("reg.write", register="left.A", value=1, key=KEY)
+        assert (code_of(told), error_of(told)["rule"]) == ("refused", "unverified")
+
+    play(life, named(tmp_path, 'unverified = "refuse"\n'))
+
+
+def test_read_when_the_bus_is_back_then_it_is_opened_though_a_channel_comes_first(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.bus("right").unplug()
+        assert code_of(await lab.ask("reg.read", registers=["right.A"])) == "unavailable"
+        lab.bus("right").plug()
+        lab.clock.advance(5)
+        assert (await lab.ask("reg.read", registers=["right.A"])).ok
+
+    play(life, both(tmp_path))
+
+
+def test_read_when_the_reply_of_the_channel_is_lost_then_a_timeout(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "mux")
+        assert code_of(await lab.ask("reg.read", registers=["right.A"])) == "timeout"
+
+    play(life, both(tmp_path))
+
+
+def test_safe_state_when_its_channel_is_not_switched_on_at_first_then_once_more(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever select is lost, the entry is written, and once."""
+
+    async def life(lab: Lab) -> None:
+        bus, take, selects = lab.bus("mux"), lab.bus("mux").take, [0, 0]
+
+        def losing(transfer: Transfer) -> Taken:
+            if isinstance(transfer, RegisterWrite) and transfer.address == 0x70:
+                selects[0] += 1
+                if selects[0] == selects[1]:
+                    lab.fault(FaultKind.REPLY_LOST, "mux")
+            return take(transfer)
+
+        monkeypatch.setattr(bus, "take", losing)
+        for number in range(1, 30):
+            lab.chip("right").values["A"] = 9
+            before = lab.writes("A", "right")
+            selects[:] = 0, number
+            done = await lab.ask("device.safe_state", device="right", key=f"key-safe-{number:03}")
+            assert (lab.chip("right").values["A"], lab.writes("A", "right") - before) == (0, 1), (number, done.error)
+            if done.id is not None and done.verdict is None:
+                await lab.operator("op.settle", id=done.id, verdict="abandoned", reason="the watch could not look")
+            if selects[0] < number:
+                assert number > 2
+                return
+        pytest.fail("no safe state went through")
+
+    play(life, both(tmp_path))
+
+
+def test_release_when_only_the_multiplexer_is_held_then_said(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        await lab.operator("device.hold", device="mux", reason="look")
+        told = await lab.operator("device.release", device="right", reason="done")
+        assert told.ok
+        assert "right was not held; mux is held" in told.summary
+
+    play(life, both(tmp_path))
+
+
+@pytest.mark.usefixtures("kept_buses")
+def test_unknown_of_the_switch_when_devices_sit_behind_it_now_then_what_it_holds_tells_nothing(
+    play: Play, tmp_path: Path
+) -> None:
+    async def first(lab: Lab) -> None:
+        lab.fault(FaultKind.REQUEST_LOST, "mux")
+        told = await lab.ask("reg.write", register="mux.CONTROL", value=4, key=KEY)
+        assert code_of(told) == "outcome_unknown"
+        lab.fault(FaultKind.NACK, "mux", access="read", times=99)  # no rule can look in this life
+
+    async def then(lab: Lab) -> None:
+        lab.bus("mux").faults.clear()
+        await lab.rules_ran("mux")
+        found: Any = (await lab.ask("op.get", key=KEY, verify=True)).op
+        assert (found["state"], "written before each access" in str(found["needs_person"])) == ("UNKNOWN", True)
+
+    play(first, board(tmp_path))
+    play(then, both(tmp_path))
 
 
 def test_contract_when_written_out_then_it_switches_as_before() -> None:

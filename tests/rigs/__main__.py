@@ -39,6 +39,11 @@ class Rig(NamedTuple):
 RIGS: Final = (
     Rig("x86 kernel", "Linux's i801 and i2c-stub, QEMU's EEPROMs and its trace", ("tests/rigs/test_kernel_i2c.py",)),
     Rig("daemon in a guest", "the same, the whole daemon on it", ("tests/rigs/test_kernel_daemon.py",)),
+    Rig(
+        "usb serial port",
+        "Linux's ftdi_sio, QEMU's usb-serial, libmodbus behind it",
+        ("tests/rigs/test_usb_serial.py",),
+    ),
     Rig("arm kernel", "Linux's i2c-imx, eight of QEMU's chips and its trace", ("tests/rigs/test_arm_i2c.py",)),
     Rig("modbus slaves", "libmodbus, modbus-tk, pymodbus; RTU and TCP", ("tests/modbus/test_conformance.py",)),
     Rig("second modbus master", "mbpoll, at one server of modbus-tk", ("tests/modbus/test_second_master.py",)),

@@ -9,10 +9,12 @@ Software emulation: Python is some twenty times slower in there than here.
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,8 +29,9 @@ from tests.rigs.wire import Part, transactions
 MODULES: Final = (
     *("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net"),
     *("i2c-dev", "i2c-i801", "i2c-stub", "lm75"),
+    *("xhci_pci", "ftdi_sio"),
 )
-TREES: Final = ("i2c", "virtio", "hwmon")
+TREES: Final = ("i2c", "virtio", "hwmon", "usb/common", "usb/core", "usb/host", "usb/serial")
 LIMIT_S: Final = 150
 QEMU: Final = "qemu-system-x86_64"
 
@@ -39,6 +42,7 @@ word() { $B sed -n "s/.*\\b$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
 for m in $($B cat /modules); do
     case $m in
         i2c-stub) [ -z "$(word rig.chips)" ] || $B modprobe $m chip_addr=$(word rig.chips);;
+        xhci_pci|ftdi_sio) [ -z "$(word rig.usb)" ] || $B modprobe $m;;
         *) $B modprobe $m;;
     esac || echo "rig: no module $m"
 done
@@ -151,15 +155,36 @@ class Guest:
 
     Attributes:
         out: a directory that both see; /run/out in there.
+        monitor: socket of QEMU's monitor; where there is a USB line.
     """
 
     out: Path
     process: subprocess.Popen[bytes]
     trace: Path
+    monitor: Path
 
     def wire(self) -> list[list[Part]]:
         """What has passed on QEMU's buses so far."""
         return list(transactions(self.trace.read_text(encoding="utf-8")))
+
+    def tell(self, command: str, **arguments: str) -> None:
+        """A command of QEMU's own (QMP).
+
+        Raises:
+            OSError: it does not do it.
+        """
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(LIMIT_S)
+            line.connect(str(self.monitor))
+            file = line.makefile("rw", encoding="utf-8")
+            file.readline()  # it greets
+            for word, more in (("qmp_capabilities", {}), (command, arguments)):
+                file.write(json.dumps({"execute": word, "arguments": more}) + "\n")
+                file.flush()
+                while "event" in (reply := json.loads(file.readline())):
+                    continue
+                if "error" in reply:
+                    raise OSError(f"{word}: {reply['error']}")
 
     def ended(self, limit_s: float = LIMIT_S) -> Ended:
         """Wait for the command's end.
@@ -188,20 +213,28 @@ def run(directory: Path, command: str, chips: Sequence[int] = ()) -> Ended:
 
 
 @contextmanager
-def booted(directory: Path, command: str, chips: Sequence[int] = (), forward: int | None = None) -> Iterator[Guest]:
+def booted(
+    directory: Path,
+    command: str,
+    chips: Sequence[int] = (),
+    forward: int | None = None,
+    usb_line: str | None = None,
+) -> Iterator[Guest]:
     """Boot and run a shell command.
 
     Args:
         directory: where `built` has put kernel and initramfs.
         chips: addresses of i2c-stub.
         forward: a port of this host's loopback that leads to port 8080 in there.
+        usb_line: a terminal of this host that is a USB serial port in there; QEMU calls it `line`.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        out, trace = Path(scratch) / "out", Path(scratch) / "trace"
+        out, trace, monitor = (Path(scratch) / name for name in ("out", "trace", "monitor"))
         out.mkdir()
         (out / "command").write_text(command)
         words = "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr random.trust_cpu=on"
         words += f" rig.chips={','.join(map(hex, chips))}" if chips else ""
+        words += " rig.usb=1" if usb_line is not None else ""
         shared = "security_model=none,multidevs=remap"
         line = [
             QEMU,
@@ -224,10 +257,13 @@ def booted(directory: Path, command: str, chips: Sequence[int] = (), forward: in
         if forward is not None:
             line += ["-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{forward}-:8080"]
             line += ["-device", "virtio-net-pci,netdev=n,romfile="]
+        if usb_line is not None:
+            line += ["-device", "qemu-xhci", "-chardev", f"serial,id=line,path={usb_line}"]
+            line += ["-device", "usb-serial,chardev=line,id=line", "-qmp", f"unix:{monitor},server=on,wait=off"]
         trace.touch()
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            yield Guest(out, process, trace)
+            yield Guest(out, process, trace, monitor)
         finally:
             process.kill()
             process.communicate()

@@ -64,7 +64,10 @@ def test_chip_when_behind_a_multiplexer_then_reached_on_its_channel_alone() -> N
     assert [on(0), on(1), on(6), on(8)] == [nobody, Confirmed(b"\x11\x10"), nobody, Confirmed(b"\x22\x20")]
     bus.chips[0x70].reset()
     assert bus.perform(read) == nobody
-    assert (bus.chips[near].executed["TLOW", "read"], bus.chips[far].executed["TLOW", "read"]) == (1, 1)
+    assert isinstance(on(9), Ambiguous)  # both speak at once
+    assert bus.perform(RegisterWrite(0x48, MEMORY, 2, b"\x33\x30")) != Confirmed()
+    assert (bus.chips[near].values["TLOW"], bus.chips[far].values["TLOW"]) == (0x3330, 0x3330)
+    assert (bus.chips[near].executed["TLOW", "read"], bus.chips[far].executed["TLOW", "read"]) == (2, 2)
 
 
 def test_chip_when_its_multiplexer_takes_a_number_then_that_channel_alone_is_on() -> None:

@@ -37,7 +37,7 @@ source = "the test"
 [access]
 [access.modbus]
 base = 0
-functions = [3, 4, 6, 16, 22, 43]
+functions = [3, 4, 6, 16, 22, 24, 43]
 max_registers = 10
 atomic_multi = true
 [defaults]
@@ -51,6 +51,11 @@ access = "rw"
 offset = 6
 space = "holding"
 access = "rw"
+[registers.QUEUE]
+offset = 9
+space = "queue"
+access = "ro"
+width_bits = 64
 [registers.PRODUCT]
 offset = 1
 space = "object"
@@ -127,7 +132,9 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         RegisterWrite(17, Space.HOLDING, 6, b"\xff\x00\x00\x4d", 1, 22),
         READ_NEXT,
         RegisterRead(17, Space.OBJECT, 1, 12, 1, 43),
+        RegisterRead(17, Space.QUEUE, 9, 8, 1, 24),
     ]
+    serving.toy.values["QUEUE"] = 0x0002_0102_0304_0000
     serving.toy.values["PRODUCT"] = int.from_bytes(b"a toy", "big")
     answers = [master.perform(t) for t in asked]
     wanted: list[Answer] = [
@@ -140,6 +147,7 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         Confirmed(),
         Confirmed(b"\x0c\x4d"),
         Confirmed(bytes(7) + b"a toy"),
+        Confirmed(b"\0\2\1\2\3\4\0\0"),
     ]
     assert answers == wanted
     assert serving.toy.executed == {
@@ -151,6 +159,7 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         ("NEXT", "write"): 1,
         ("NEXT", "read"): 1,
         ("PRODUCT", "read"): 1,
+        ("QUEUE", "read"): 1,
     }
     assert list(serving.bus.log) == asked  # what the chip is handed is what the planner sends
 
@@ -292,7 +301,7 @@ def test_length_when_a_frame_begins_then_known_as_soon_as_it_can_be() -> None:
     multi = bytes.fromhex("11100008000204010203040000")
     assert [length_of(GOOD[:n]) for n in (0, 1, 2, 8)] == [None, None, 8, 8]
     assert [length_of(multi[:n]) for n in (2, 6, 7, 13)] == [None, None, 13, 13]
-    assert length_of(b"\x11\x16") == 10
+    assert [length_of(b"\x11\x16"), length_of(b"\x11\x18")] == [10, 6]
     assert length_of(b"\x11\x2b\x0e") == 7
 
 

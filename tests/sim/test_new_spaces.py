@@ -362,6 +362,8 @@ FRAMES: dict[str, tuple[str, Transfer | int]] = {
     "no such function": ("09 07 0002 0001", NO_SUCH_FUNCTION),
     "merged": ("09 16 0002 fff0 0005", RegisterWrite(9, Space.HOLDING, 2, b"\xff\xf0\x00\x05", 2, 22)),
     "merged, one mask": ("09 16 0002 fff0", NO_SUCH_QUANTITY),
+    "a queue": ("09 18 0004", RegisterRead(9, Space.QUEUE, 4, 1, 2, 24)),
+    "a queue and more": ("09 18 0004 00", NO_SUCH_QUANTITY),
     "an object": ("09 2b 0e 04 01", RegisterRead(9, Space.OBJECT, 1, 12, 2, 43)),
     "an object that is not there": ("09 2b 0e 04 02", RegisterRead(9, Space.OBJECT, 2, 1, 2, 43)),
     "all objects": ("09 2b 0e 01 00", NO_SUCH_QUANTITY),

@@ -1,8 +1,9 @@
 """What Modbus says whatever carries it: requests and replies without address and checksum, and the proof table. Pure.
 
-Functions 01 to 06, 15, 16, 22, and of 43 the individual access to device identification (MEI 14, code 04), whose text
-is made as long as it may be by zeros before it. A protocol data unit is the function and its data; RTU puts the unit's
-address before it and a CRC behind, TCP a header with a transaction number before.
+Functions 01 to 06, 15, 16, 22, 24, and of 43 the individual access to device identification (MEI 14, code 04). What the
+last two answer has a length of its own: the text is made as long as it may be by zeros before it, the words of a queue
+by zeros behind them; one that is longer yet is answered as it came. A protocol data unit is the function and its data;
+RTU puts the unit's address before it and a CRC behind, TCP a header with a transaction number before.
 
 Source: Modbus Application Protocol V1.1b3, 6 (functions) and 7 (exceptions).
 """
@@ -33,6 +34,7 @@ PROVES_IF_ATOMIC: Final = frozenset({0x01, 0x02, 0x03})
 
 
 IDENTIFICATION: Final = b"\x0e\x04"  # MEI type 14, one object by its number
+MOST_WORDS: Final = 31  # of a queue
 OBJECT_AT: Final = 9  # where an object's text begins in the reply
 COIL_ON: Final = b"\xff\x00"
 COIL_OFF: Final = b"\x00\x00"
@@ -48,6 +50,8 @@ def pdu_of(transfer: RegisterRead | RegisterWrite) -> bytes:
         return b"\x2b" + IDENTIFICATION + bytes([transfer.offset])
     head = bytes([transfer.function or 0]) + transfer.offset.to_bytes(2, "big")
     match transfer:
+        case RegisterRead(function=24):
+            return head
         case RegisterRead(function=1 | 2, bits=int(bits)) if 1 <= bits <= 2000:
             return head + bits.to_bytes(2, "big")
         case RegisterWrite(function=5, bits=1) if len(transfer.data) == 1:
@@ -71,6 +75,8 @@ def reply_bytes(transfer: RegisterRead | RegisterWrite, begun: bytes = b"") -> i
     """How long the reply is that carries the request out, as far as its beginning tells."""
     if transfer.function == 43:
         return OBJECT_AT + begun[OBJECT_AT - 1] if len(begun) >= OBJECT_AT else OBJECT_AT
+    if transfer.function == 24:
+        return 3 + int.from_bytes(begun[1:3], "big") if len(begun) >= 3 else 3
     if isinstance(transfer, RegisterRead):
         return 2 + transfer.size_bytes
     return 7 if transfer.function == 22 else 5
@@ -85,11 +91,19 @@ def _object_in(transfer: RegisterRead, pdu: bytes) -> Answer:
     wanted = b"\x2b" + IDENTIFICATION, bytes([1, transfer.offset, len(text)])
     if (pdu[:3], pdu[6:OBJECT_AT]) != wanted:
         return Ambiguous(Sent.REPLY, f"no reply that holds object {transfer.offset}: {pdu.hex()}")
-    if len(text) > transfer.size_bytes:
-        return Ambiguous(
-            Sent.REPLY, f"object {transfer.offset} has {len(text)} bytes, at most {transfer.size_bytes} fit"
-        )
     return Confirmed(text.rjust(transfer.size_bytes, b"\0"))
+
+
+def _queue_in(transfer: RegisterRead, pdu: bytes) -> Answer:
+    """The number of words in a queue, and the words.
+
+    Source: Modbus Application Protocol V1.1b3, 6.18.
+    """
+    data = pdu[3:]
+    words = int.from_bytes(data[:2], "big")
+    if int.from_bytes(pdu[1:3], "big") != len(data) or len(data) != 2 + 2 * words or words > MOST_WORDS:
+        return Ambiguous(Sent.REPLY, f"no reply that holds a queue: {pdu.hex()}")
+    return Confirmed(data.ljust(transfer.size_bytes, b"\0"))
 
 
 def answer_to(transfer: RegisterRead | RegisterWrite, pdu: bytes) -> Answer:
@@ -102,6 +116,8 @@ def answer_to(transfer: RegisterRead | RegisterWrite, pdu: bytes) -> Answer:
     match transfer:
         case RegisterRead(function=43):
             return _object_in(transfer, pdu)
+        case RegisterRead(function=24):
+            return _queue_in(transfer, pdu)
         case RegisterRead():
             data = pdu[2:]
             if pdu[1] != len(data) or len(data) != transfer.size_bytes:
