@@ -69,10 +69,10 @@ def chains(gate: bool) -> list[Chain]:
 
 
 def _in_the_gate(chain: Chain) -> bool:
-    plain = chain.kind.name == KIND_NAMES[0]
+    plain, failing = chain.kind.name == KIND_NAMES[0], chain.error == "EIO"
     match chain.scene:
         case "operation":
-            return not chain.always or (plain and chain.error == "EIO")
+            return (plain or failing) and (not chain.always or (plain and failing))
         case "first start":
             return plain and chain.error == "EIO" and not chain.always
         case _:

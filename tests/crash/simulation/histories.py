@@ -31,7 +31,7 @@ from tests.crash.simulation.world import DECADE_NS, Chances, ModelStore, World, 
 from tests.hwtool.conftest import OPERATOR
 
 JOBS: Final = 2
-MOST_LIVES: Final = 2
+SECOND_LIFE: Final = 0.25  # how likely there is one before the last, which is left alone
 REQUESTS: Final = (1, 3)  # fewest and most of one history; the long run has more of them
 TRIES: Final = 5
 LONGEST_LIFE: Final = 500  # steps; what is asked for takes some hundreds
@@ -61,7 +61,7 @@ class History:
     def play(self) -> list[str]:
         """Every life, then what is wrong with what came of them."""
         world, draw = self.world, self.world.draw
-        for _ in range(draw.randint(1, MOST_LIVES)):
+        for _ in range(1 + world.chance(SECOND_LIFE)):
             world.chances = draw.choice(WEATHERS)
             self._live(self._asking, draw.randint(1, LONGEST_LIFE))
             if world.chance(0.1):
