@@ -60,6 +60,7 @@ DEFECTS: Final = (
         '        conn.execute("COMMIT")\n        if conn.total_changes',
         "        for future, value, raised in outcomes:\n"
         "            future.set_result(value) if raised is None else future.set_exception(raised)\n"
+        "        threading.Event().wait(0.05)\n"  # or the commit may be there first all the same, on a busy machine
         '        outcomes = []\n        conn.execute("COMMIT")\n        if conn.total_changes',
         POWER,
     ),
