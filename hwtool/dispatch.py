@@ -142,8 +142,7 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
 
 def _lost_its_way(device: Device, part: SafePart, came: Dispatched) -> bool:
     """Whether nothing was sent of an entry but the write that switches its channel on, a store that may be repeated."""
-    first = part.plan.steps[0] if part.plan.steps else None
-    return first is not None and first is device.way and came.at is Role.SELECT and came.transfers == 1
+    return bool(part.plan.steps) and part.plan.steps[0] is device.way and came.transfers == 1
 
 
 async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: int, between: Between) -> Dispatched:

@@ -81,14 +81,16 @@ async def values_of(
     `stop`: given, a read whose answer is lost is sent again as the board says, unless it must not be; None: never.
 
     Raises:
-        DomainError: refused (a gate, an assumption), unavailable, bus_fault or timeout.
+        DomainError: refused (a gate, an assumption), unavailable, bus_fault or timeout; held or stale, its multiplexer.
     """
     device.worker.check()
     device.worker.admit()
-    await check_assumptions(device)
     if device.mux is not None:  # it is written for this
+        if (held := device.mux.held()) is not None:
+            raise held
         await check_identity(device.mux)
         await check_assumptions(device.mux)
+    await check_assumptions(device)
     wanted = [*registers, *(device.contract.registers[n] for g in groups for n in g.members)]
     await check_read_gates(device, wanted)
 

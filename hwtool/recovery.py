@@ -55,6 +55,8 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
         CannotObserve: the bus did not answer, a bank is not selected, or a gate is closed.
         DomainError: the bus is quarantined or wedged.
     """
+    if device.mux is not None and device.mux.hold is not None:
+        raise CannotObserve(f"{device.mux.name} is held, and it would be written for this")
     now = {}
     for name, shown in facts(row)["observables"].items():
         if device.switches and device.contract.mux is not None and name == device.contract.mux.register:

@@ -1252,7 +1252,7 @@ MUTANTS = [
         "        if False:\n",
         MODBUS + "test_line_when_its_adapter_hears_itself_then_the_echo_must_be_the_request"),
     Mutant("a device merges what function 22 takes, and nothing else", "contracts/hwtool_contracts/judge_write.py",
-        "    if not offered or not unlimited or not register.access.readable or register.width_bits != 16:\n",
+        "    if not offered or not unlimited or register.width_bits != 16:\n",
         "    if not offered:\n",
         MERGING + "test_update_when_function_22_does_not_fit_then_read_and_written_back"),
     Mutant("what a device merges, it is told to keep", "registers/hwtool_registers/plan.py",

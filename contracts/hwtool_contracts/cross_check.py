@@ -5,21 +5,19 @@ from __future__ import annotations
 import difflib
 from functools import partial
 from itertools import pairwise
-from typing import Final
 
-from hwtool_contracts.effects import ReadEffect, Reconcile, When, WriteEffect
+from hwtool_contracts.check_modbus import check_modbus
+from hwtool_contracts.check_mux import check_mux
+from hwtool_contracts.effects import ReadEffect, When, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.judge import Refused
-from hwtool_contracts.judge_write import WriteJudgement, judge_write
+from hwtool_contracts.judge_write import judge_write
 from hwtool_contracts.model import (
-    READ_FUNCTIONS,
     Access,
     Contract,
-    Encoding,
     Field,
     NamedSequence,
     Owner,
-    Persistence,
     ReadSpec,
     Register,
     Relock,
@@ -29,10 +27,6 @@ from hwtool_contracts.named_steps import check_steps
 from hwtool_contracts.places import cells, find_place, find_register, gate_of
 from hwtool_contracts.reach import check_reach
 from hwtool_contracts.toml_reader import Fault
-
-SWITCH: Final = "a plain store in one write: in no bank, of no other owner, volatile, at once and without approval"
-MOST_OBJECT: Final = 0xFF  # of Modbus device identification
-MOST_QUEUE_BITS: Final = 16 * 32  # the number of words, and 31 of them
 
 
 def check_references(contract: Contract, file: str, faults: list[Fault]) -> None:
@@ -45,13 +39,7 @@ def check_references(contract: Contract, file: str, faults: list[Fault]) -> None
     check.assumes()
     check.identity()
     check_reach(contract, check.fault)
-
-
-def _has_manners(judged: WriteJudgement) -> bool:
-    """Whether a write asks for more than to be sent."""
-    timed = judged.busy_retry is not None or judged.delay_after_ms or judged.max_rate_per_min is not None
-    gated = judged.gates or judged.not_before or judged.unlock or judged.approval
-    return bool(timed or gated or judged.resets or judged.readdresses or judged.signals)
+    check_mux(contract, check.fault)
 
 
 def _own_effects(register: Register) -> set[ReadEffect]:
@@ -120,27 +108,8 @@ class _Check:
             self.fault(table, "space", "needs [access.modbus]", register.space, "an [access.modbus] table")
         elif register.offset + len(cells(self.contract, register)) > 0x10000:
             self.fault(table, "offset", "ends above 65535", register.offset, "a 16-bit register number")
-        modbus = self.contract.access.modbus
-        if modbus is not None and modbus.functions and register.space.modbus:
-            reads = {READ_FUNCTIONS[register.space]}
-            if register.access.readable and not reads & modbus.functions:
-                wanted = f"functions with {reads.pop()}"
-                self.fault(table, "space", "the device has no function to read it", register.space, wanted)
-            writes = {5, 15} if register.space.of_bits else {6, 16}
-            if register.space.numbered and register.access.writable and not writes & modbus.functions:
-                wanted = " or ".join(map(str, sorted(writes)))
-                self.fault(table, "access", "the device has no function to write it", register.access, wanted)
-        if (
-            register.space.whole or register.space in (Space.INPUT, Space.DISCRETE)
-        ) and register.access is not Access.RO:
-            self.fault(table, "access", f"{register.space} registers cannot be written", register.access, "ro")
-        if register.space is Space.OBJECT:
-            self.object(table, register)
-        if register.space is Space.QUEUE and (
-            register.width_bits % 16 or not 32 <= register.width_bits <= MOST_QUEUE_BITS
-        ):
-            wanted = f"16 for the number of words and 16 for each, at most {MOST_QUEUE_BITS}"
-            self.fault(table, "width_bits", "not what a queue shows", register.width_bits, wanted)
+        if register.space.modbus:
+            check_modbus(self.contract.access.modbus, table, register, self.fault)
         if register.crc is not None and register.width_bits % (8 * register.crc.word_bytes):
             wanted = f"a multiple of {8 * register.crc.word_bytes}: each word has its CRC"
             self.fault(table, "width_bits", "no whole word", register.width_bits, wanted)
@@ -368,14 +337,6 @@ class _Check:
                 wanted = f"{before.offset + step:#04x} after {before.name}"
                 self.fault(table, "members", "not contiguous", f"{after.name} at {after.offset:#04x}", wanted)
 
-    def object(self, table: str, register: Register) -> None:
-        """A Modbus device identification object."""
-        if register.offset > MOST_OBJECT:
-            self.fault(table, "offset", "no number of an object", register.offset, f"0 to {MOST_OBJECT}")
-        if register.quantity.encoding is not Encoding.TEXT or register.width_bits % 8:
-            told = f"{register.width_bits} bits of {register.quantity.encoding}"
-            self.fault(table, "encoding", "an object is a text", told, "text, of 8 bits for each character at most")
-
     def assumes(self) -> None:
         for index, assume in enumerate(self.contract.assumes):
             table = f"assume[{index}]"
@@ -406,33 +367,8 @@ class _Check:
                 self.fault("restart", restart.by, "must be read at any time", restart.place, "no bank and no gate")
             if place is not None and restart.by != "cause" and (place[1] or place[0]).access.writable:
                 self.fault("restart", restart.by, "a write would look like a restart", restart.place, 'access = "ro"')
-        self.mux()
         for sequence in self.contract.sequences.values():
             self.sequence(sequence)
-
-    def mux(self) -> None:
-        """What switches a multiplexer is written before each access to a device behind it, and nobody is asked."""
-        mux = self.contract.mux
-        if mux is None:
-            return
-        register = self.contract.registers.get(mux.register)
-        if register is None:
-            self.fault("mux", "register", "no such register", mux.register, "a declared name")
-            return
-        selectors = {s.register for bank in self.contract.banks.values() for s in bank.select}
-        alone = register.bank is None and register.name not in selectors and register.owner is not Owner.SHARED
-        whole = register.space is Space.MEMORY and register.piece_bytes is None and register.shared_bytes is None
-        lasting = register.persistence is Persistence.NONVOLATILE or register.is_confidential or register.sensitive
-        if not alone or not whole or lasting or not register.access.writable:
-            self.fault("mux", "register", "is written before each access behind it", mux.register, SWITCH)
-            return
-        for value in mux.channels:
-            judged = None if value > register.mask else judge_write(self.contract, register, value)
-            if judged is None or isinstance(judged, Refused):
-                why = f"at most {register.mask:#x}" if judged is None else judged.message
-                self.fault("mux", "channels", "cannot be written", hex(value), why)
-            elif judged.reconcile is not Reconcile.COMPARE or judged.repeat is not When.YES or _has_manners(judged):
-                self.fault("mux", "register", "is written before each access behind it", mux.register, SWITCH)
 
     def sequence(self, sequence: NamedSequence) -> None:
         """Every step names a register and says what to do there; every parameter is used, and none is made up."""

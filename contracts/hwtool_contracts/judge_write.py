@@ -449,7 +449,7 @@ def _merges(contract: Contract, register: Register) -> bool:
     modbus = contract.access.modbus
     offered = modbus is not None and 22 in modbus.functions and register.space is Space.HOLDING
     unlimited = register.write.limits is None and not register.write.values and register.write.mask is None
-    if not offered or not unlimited or not register.access.readable or register.width_bits != 16:
+    if not offered or not unlimited or register.width_bits != 16:
         return False
     judged = judge_read(contract, (register,))
     return isinstance(judged, ReadJudgement) and judged.clean

@@ -347,12 +347,8 @@ def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
     size_bytes = transfer.size_bytes if isinstance(transfer, RegisterRead) else len(transfer.data)
     if transfer.function == 22:
         size_bytes = 2  # two masks of one register
-    if (
-        modbus is not None
-        and not transfer.space.whole
-        and transfer.space.modbus
-        and size_bytes > 2 * modbus.max_registers
-    ):
+    counted = transfer.space.of_words or transfer.space.of_bits
+    if modbus is not None and counted and size_bytes > 2 * modbus.max_registers:
         limit = f"takes {modbus.max_registers} registers a request"
         raise NotThere(f"{chip.contract.part} {limit}, not {size_bytes // 2}", 0x03)
     if transfer.space.of_bits:

@@ -14,25 +14,27 @@ from hwtool.policy import Caller
 from hwtool_contracts.messages import METHODS, Result
 from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import AGENT, OPERATOR, FakeClock, Lab, effect, reg, toy_board
-from tests.permissions import APPROVERS, EVERY, MODES, STATES, Mode, Role, State, approvers_table, expected, table
+from tests.permissions import (
+    APPROVERS,
+    EVERY,
+    LOOKING,
+    MODES,
+    PLANNING,
+    STATES,
+    Mode,
+    Role,
+    State,
+    approvers_table,
+    expected,
+    table,
+)
 
 UNMEASURED = True
 
 TOP = Path(__file__).parent.parent.parent
-LOOKS = {  # nothing is otherwise after them, so that the next one finds what a fresh start would show
-    *(
-        "describe",
-        "rpc.discover",
-        "device.list",
-        "reg.find",
-        "reg.contract",
-        "reg.read",
-        "op.get",
-        "op.wait",
-        "journal.read",
-    ),
-    *("metrics", "device.dump", "reg.plan", "approval.list", "approval.show", "policy.show"),
-}
+LASTING = {"events.subscribe", "run.start", "run.finish", "run.acknowledge", "lease.acquire", "lease.release"}
+# nothing is otherwise after them, so that the next one finds what a fresh start would show
+LOOKS = {*LOOKING, *PLANNING, "approval.list", "approval.show", "policy.show"} - LASTING
 PARTS = (
     reg("A", 0, "fields.F = { bits = 0 }"),
     reg(

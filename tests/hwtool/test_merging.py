@@ -48,6 +48,12 @@ def test_update_when_the_device_has_no_such_function_then_the_moving_bit_forbids
 
 
 OTHERS = {
+    "names of whole values": reg(
+        "R",
+        8,
+        "space = 'holding'\nfields.A = { bits = 0 }\nfields.B = { bits = 1 }\n"
+        "write = { effect = 'store', provenance = 'generated', values = { off = 0, on = 3 } }",
+    ),
     "bits that must not be written": reg(
         "R",
         8,
@@ -173,3 +179,13 @@ def test_limit_when_the_scale_stands_in_bits_that_the_device_keeps_then_by_what_
         assert (told.error is not None, lab.writes("S")) == (refused, 0 if refused else 1)
 
     play(life, toy_board(tmp_path, SCALED, head=head, device=LIMITED))
+
+
+def test_update_when_the_bits_are_coils_then_no_word_is_merged() -> None:
+    head = HEAD.replace("[3, 6, 22]", "[1, 3, 6, 15, 22]")
+    contract, _ = mode(
+        head, reg("R", 8, "space = 'coil'\nwidth_bits = 16\nfields.A = { bits = 0 }\nfields.B = { bits = 1 }")
+    )
+    judged = judge_update(contract, contract.registers["R"], frozenset({"A"}))
+    assert isinstance(judged, UpdateJudgement)
+    assert judged.by == "value"

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from hwtool.config import Board
+from hwtool.generation import parts_of_chip
+from hwtool.relocking import _hindered as hindered
+from hwtool.simulator import served
 from hwtool_contracts.native import parse_contract
 from hwtool_contracts.native_write import write_contract
 from hwtool_contracts.toml_reader import Faults
@@ -227,6 +230,48 @@ def test_hold_when_the_multiplexer_is_held_then_those_behind_it_are(play: Play, 
     play(life, both(tmp_path))
 
 
+def test_read_when_the_multiplexer_is_held_then_it_is_not_written_for_it(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        await lab.operator("device.hold", device="mux", reason="look")
+        told = await lab.ask("reg.read", registers=["right.A"])
+        assert (code_of(told), error_of(told)["device"], lab.sent()) == ("held", "mux", [])
+        assert (await lab.ask("reg.read", registers=["mux.CONTROL"])).ok
+        assert (await lab.ask("device.safe_state", device="right", key=KEY)).ok  # that is never kept
+
+    play(life, both(tmp_path))
+
+
+def test_rules_when_the_multiplexer_is_held_then_they_do_not_look(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        lab.fault(FaultKind.REPLY_LOST, "right")
+        assert code_of(await lab.ask("reg.write", register="right.A", value=7, key=KEY)) == "outcome_unknown"
+        await lab.operator("device.hold", device="mux", reason="look")
+        before = lab.chip("mux").executed["CONTROL", "write"]
+        await lab.rules_ran("right")
+        found: Any = (await lab.ask("op.get", key=KEY, verify=True)).op
+        assert "mux is held" in found["needs_person"]
+        assert lab.chip("mux").executed["CONTROL", "write"] == before
+
+    play(life, both(tmp_path))
+
+
+def test_restart_when_two_have_one_address_then_of_the_one_that_restarted(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        for number, name in enumerate(("left", "right")):
+            assert (await lab.ask("reg.write", register=f"{name}.A", value=1, key=f"key-before-{number}")).ok
+        lab.chip("right").reset()
+        assert (await lab.ask("reg.write", register="right.A", value=2, key="key-after-it")).ok
+        assert [lab.device(name).generation for name in ("left", "right")] == [1, 2]
+        assert parts_of_chip(lab.daemon, lab.device("right")) == [lab.device("right")]
+
+    play(life, both(tmp_path))
+
+
+def test_simulator_when_it_serves_the_board_then_each_chip_on_its_channel(tmp_path: Path) -> None:
+    chips = served(both(tmp_path), "/run/sim").buses["b"]
+    assert sorted(chips) == [0x20, 0x70, 0x700121, 0x700321]
+
+
 def test_devices_when_listed_then_where_they_sit_and_each_has_a_locus_of_its_own(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         listed: Any = (await lab.ask("device.list")).devices
@@ -259,6 +304,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         (MUX.replace("mux]", "two]").replace("0x70", "0x71") + "mux = 'mux'\nchannel = 0\n", on(0, mux="two")),
         "cannot sit behind it",
     ),
+    "no I2C": ((on(0).replace("./toy.toml", "sdm120").replace("33", "3"),), "cannot sit behind it"),
     "another bus": (("[buses.c]\nkind = 'sim'\n", on(0).replace("bus = 'b'", "bus = 'c'")), "cannot sit behind it"),
 }
 
@@ -268,6 +314,49 @@ def test_board_when_a_device_cannot_sit_there_then_a_fault(tmp_path: Path, what:
     more, told = WRONG[what]
     with pytest.raises(Faults, match=told):
         board(tmp_path, *more)
+
+
+RIGHT: dict[str, tuple[str, ...]] = {
+    "the address of one on another bus": (on(0, address=0x21), "[buses.c]\nkind = 'sim'\n"
+        "[devices.there]\ncontract = './toy.toml'\nbus = 'c'\naddress = 0x21\n"),
+    "between the addresses of one on another channel": (
+        on(0, "rom", 0x50).replace("./toy.toml", "at24c16"), on(1, "clock", 0x51).replace("./toy.toml", "at24c32")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RIGHT)
+def test_board_when_nobody_else_can_answer_there_then_it_loads(tmp_path: Path, what: str) -> None:
+    assert board(tmp_path, *RIGHT[what])
+
+
+def test_sequence_when_it_reads_the_switch_then_it_may(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        steps = [{"do": "read", "register": "mux.CONTROL"}, {"do": "write", "register": "toy.A", "value": 1}]
+        assert (await lab.ask("sequence.run", steps=steps, key=KEY)).ok
+
+    play(life, both(tmp_path))
+
+
+def test_safe_state_when_another_multiplexer_sits_there_after_a_lost_select_then_nothing_more_is_sent(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["left.A"])).ok
+        bus, take, selects = lab.bus("mux"), lab.bus("mux").take, [0]
+
+        def swapping(transfer: Transfer) -> Taken:
+            if isinstance(transfer, RegisterWrite) and transfer.address == 0x70:
+                selects[0] += 1
+                if selects[0] == 2:  # that of the dispatch
+                    lab.chip("mux").values["ID"] = 0x77
+                    lab.fault(FaultKind.REPLY_LOST, "mux")
+            return take(transfer)
+
+        monkeypatch.setattr(bus, "take", swapping)
+        done = await lab.ask("device.safe_state", device="left", key=KEY)
+        assert (done.ok, lab.writes("A", "left"), selects[0]) == (False, 0, 2)
+
+    play(life, named(tmp_path))
 
 
 def test_board_when_the_safe_state_of_the_mux_switches_it_then_a_fault(tmp_path: Path) -> None:
@@ -284,12 +373,25 @@ CANNOT: dict[str, tuple[str, str]] = {
     "in several pieces": ("[mux]\nregister = 'WIDE'\nchannels = [1]\n", "a plain store in one write"),
     "not at once": ("[mux]\nregister = 'SLOW'\nchannels = [1]\n", "a plain store in one write"),
     "nonvolatile": ("[mux]\nregister = 'KEPT'\nchannels = [1]\n", "a plain store in one write"),
+    "when busy": ("[mux]\nregister = 'BUSY'\nchannels = [1]\n", "a plain store in one write"),
+    "taken later": ("[mux]\nregister = 'STAGED'\nchannels = [1]\n", "a plain store in one write"),
+    "sets something off": ("[mux]\nregister = 'GO'\nchannels = [1]\n", "a plain store in one write"),
+    "sets alone": ("[mux]\nregister = 'SET'\nchannels = [1]\n", "a plain store in one write"),
+    "for operators": ("[mux]\nregister = 'HIDDEN'\nchannels = [1]\n", "a plain store in one write"),
+    "a selector": ("[mux]\nregister = 'SEL'\nchannels = [1]\n", "a plain store in one write"),
+    "in a bank": ("[mux]\nregister = 'BANKED'\nchannels = [1]\n", "a plain store in one write"),
+    "a restart": ("[mux]\nregister = 'BOOT'\nchannels = [1]\n", "a plain store in one write"),
+    "seldom": ("[mux]\nregister = 'RARE'\nchannels = [1]\n", "a plain store in one write"),
+    "gated": ("[mux]\nregister = 'GATED'\nchannels = [1]\n", "a plain store in one write"),
+    "nobody's to see": ("[mux]\nregister = 'SECRET'\nchannels = [1]\n", "a plain store in one write"),
+    "not written": ("[mux]\nregister = 'SEEN'\nchannels = [1]\n", "a plain store in one write"),
     "another's": ("[mux]\nregister = 'OURS'\nchannels = [1]\n", "a plain store in one write"),
     "no channel": ("[mux]\nregister = 'A'\nchannels = []\n", "no channel"),
     "the same twice": ("[mux]\nregister = 'A'\nchannels = [1, 1]\n", "two that are the same"),
     "no store": ("[mux]\nregister = 'W'\nchannels = [1]\n", "a plain store in one write"),
     "needs approval": ("[mux]\nregister = 'P'\nchannels = [1]\n", "a plain store in one write"),
 }
+STORE = "effect = 'store', provenance = 'generated'"
 MORE = (
     reg("A", 0)
     + reg("W", 1, "write = { effect = 'one_to_clear', provenance = 'generated' }")
@@ -299,6 +401,19 @@ MORE = (
     + reg("SLOW", 6, "write = { effect = 'store', provenance = 'generated', delay_after_ms = 5 }")
     + reg("KEPT", 7, "persistence = 'nonvolatile'")
     + reg("OURS", 8, "owner = 'shared'")
+    + reg("SEL", 9)
+    + reg("BANKED", 10, "bank = 'B'")
+    + reg("BOOT", 11, "write = { effect = 'store', provenance = 'generated', resets = 'device' }")
+    + reg("RARE", 12, "write = { effect = 'store', provenance = 'generated', max_rate_per_min = 9 }")
+    + reg("GATED", 13, "write = { effect = 'store', provenance = 'generated', gate = 'A' }")
+    + reg("SECRET", 14, "sensitive = true")
+    + reg("SEEN", 15, access="ro")
+    + reg("BUSY", 16, f"write = {{ {STORE}, busy_retry = {{ attempts = 2, interval_ms = 1 }} }}")
+    + reg("STAGED", 17, f"write = {{ {STORE}, commit_by = 'A' }}")
+    + reg("GO", 18, f"write = {{ {STORE}, triggers = ['A'] }}")
+    + reg("SET", 19, "write = { effect = 'one_to_set', provenance = 'generated' }")
+    + reg("HIDDEN", 20, "confidential = true")
+    + "[banks.B]\nselect = [{ register = 'SEL', value = 5 }]\nrestore = 'prior'\n"
 )
 
 
@@ -331,12 +446,13 @@ channels = [1, 2, 4]
 """
 
 
-def named(directory: Path, device: str = "") -> Board:
+def named(directory: Path, device: str = "", parts: tuple[str, ...] = PARTS) -> Board:
     """A multiplexer that says what it is."""
     head = I2C[: I2C.index("[access]")]
-    parts = reg("SWITCH", 0) + reg("ID", 1, access="ro")
-    (directory / "named.toml").write_text(head + NAMED + DEFAULTS + parts)
-    return board(directory, on(0, "left", more=SAFE), mux=MUX.replace("pca9546", "./named.toml") + device)
+    registers = reg("SWITCH", 0) + reg("ID", 1, access="ro")
+    (directory / "named.toml").write_text(head + NAMED + DEFAULTS + registers)
+    mux = MUX.replace("pca9546", "./named.toml") + device
+    return toy_board(directory, *parts, device=mux + on(0, "left", more=SAFE))
 
 
 @pytest.mark.parametrize("method", ["reg.read", "reg.write", "device.safe_state"])
@@ -355,6 +471,18 @@ def test_multiplexer_when_it_is_another_chip_then_it_is_not_written(play: Play, 
         assert (await lab.ask(method, **params[method])).ok
 
     play(life, named(tmp_path))
+
+
+def test_multiplexer_when_it_is_another_chip_then_no_assumption_about_what_is_behind_is_looked_at(
+    play: Play, tmp_path: Path
+) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip("mux").values["ID"] = 0x77
+        told = await lab.ask("reg.read", registers=["left.A"])
+        assert (code_of(told), lab.writes("SWITCH", "mux")) == ("stale", 0)
+
+    assumed = "[[assume]]\nregister = 'A'\nfield = 'F'\nvalue = 0\nfor = 'reads'\n"
+    play(life, named(tmp_path, parts=(*PARTS, assumed)))
 
 
 def test_effect_when_the_multiplexers_contract_was_checked_on_no_part_then_refused_as_the_board_demands(
@@ -424,6 +552,15 @@ def test_release_when_only_the_multiplexer_is_held_then_said(play: Play, tmp_pat
         told = await lab.operator("device.release", device="right", reason="done")
         assert told.ok
         assert "right was not held; mux is held" in told.summary
+
+    play(life, both(tmp_path))
+
+
+def test_relock_when_the_multiplexer_is_held_then_it_is_hindered(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        assert hindered(lab.daemon, lab.device("right")) is None
+        await lab.operator("device.hold", device="mux", reason="look")
+        assert "mux is held" in str(hindered(lab.daemon, lab.device("right")))
 
     play(life, both(tmp_path))
 

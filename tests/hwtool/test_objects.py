@@ -79,6 +79,8 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no such number": (reg("R", 256, PLACE, "ro"), HEAD, "no number of an object"),
     "no such function": (reg("R", 1, PLACE, "ro"), MODBUS, "no function to read it"),
     "several": (reg("R", 1, PLACE + "\ncount = 2\nstride_bytes = 2", "ro"), HEAD, "each object is read by itself"),
+    "half a character": (reg("R", 1, PLACE.replace("96", "92"), "ro"), HEAD, "an object is a text"),
+    "a queue of half words": (reg("R", 1, "space = 'queue'\nwidth_bits = 40", "ro"), HEAD, "what a queue shows"),
     "a queue of no words": (reg("R", 1, "space = 'queue'\nwidth_bits = 16", "ro"), HEAD, "what a queue shows"),
     "a queue of too many": (reg("R", 1, "space = 'queue'\nwidth_bits = 528", "ro"), HEAD, "what a queue shows"),
     "in one transfer": (
