@@ -223,14 +223,15 @@ def check_repeating(request: Request) -> None:
         DomainError: refused (`bus_repeats`).
     """
     for touch in () if request.safe else permission.touched(understood(request)):
-        bus, change = touch.device.worker.spec, touch.change
+        worker, change = touch.device.worker, touch.change
         harmless = change is not None and change.judged.repeat is When.YES
-        if not bus.may_repeat or touch.use == "read" or harmless:
+        if not worker.may_repeat or touch.use == "read" or harmless:
             continue
         name = f"{touch.device.name}.{touch.register.name}"
         does = "reading it" if change is None else change.judged.effect.value
-        message = f"{name}: bus {bus.name} may send a request again by itself, and {does} a second time is not harmless"
-        hint = f"have what is behind {bus.name} send each request once, then take may_repeat out of the board"
+        bus = worker.spec.name
+        message = f"{name}: bus {bus} may send a request again by itself, and {does} a second time is not harmless"
+        hint = f"have what is behind {bus} send each request once, then take may_repeat out of the board"
         raise DomainError(Code.REFUSED, message, hint=hint, rule="bus_repeats", register=name, field=None)
 
 

@@ -52,6 +52,11 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
             "something below may send a request again by itself (a gateway with retries, an adapter's firmware): reads "
             "with effects, and writes whose repeat is not harmless, are refused there; default false",
         ),
+        "accept_unacknowledged": Key(
+            "flag",
+            "on a bus that acknowledges nothing (none of this version's kinds), a write that no verification shows "
+            "counts as applied, `how` = sent; default false: its outcome is unknown, and the device held",
+        ),
         "response_ms": Key("integer", "how long a device may take to answer, 1 to 60000; default 200"),
         "reply_lifetime_ms": Key(
             "integer", "after an ambiguous answer nothing is sent for this long; default three times `response_ms`"

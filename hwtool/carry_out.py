@@ -321,23 +321,30 @@ async def _watched(
         )
         return Finished(None, failed(gone, "unknown", evidence=evidence, warnings=sent.warnings), [])
     alone = device.worker.spec.sole_master and is_plain(prepared.targets)
-    verdict = conclude(seen, prepared.verifiable, alone)
+    taken = "acknowledged" if device.worker.carries.acknowledges else "sent"
+    verdict = conclude(seen, prepared.verifiable, alone, taken)
     if confirmed and seen == "open":
         verdict = Verdict("applied", "unknown", "what shows it is as asked for; what it was before is not known")
     if may_restart and await _restarted(prepared):
         verdict = Verdict("applied", "applied", "the device restarted")
     by_read_back = any(t.observe for t in prepared.targets)
-    how = ("read_back" if by_read_back else "signal") if verdict.effects != "unknown" else "acknowledged"
+    how = ("read_back" if by_read_back else "signal") if verdict.effects != "unknown" else taken
     evidence |= {
         "how": how,
         "watched": prepared.verifiable,
         "window_ms": prepared.window_ms if prepared.verifiable else 0,
         "after": _hexed(now, prepared),
     }
+    if how == "sent" and verdict.verdict == "applied" and not device.worker.spec.accept_unacknowledged:
+        message = f"{resolved.name()}: sent on a bus that acknowledges nothing, and nothing shows that it was taken"
+        unshown = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="reply", evidence=evidence, settled=False
+        )
+        return Finished(None, failed(unshown, "unknown", evidence=evidence, warnings=sent.warnings), [])
     result = _write_result(prepared, verdict, now, sent, evidence)
-    for name, taken in consumed.items():  # what was consumed is the caller's: nobody can read it again
+    for name, elements in consumed.items():  # what was consumed is the caller's: nobody can read it again
         shown = device.contract.registers[name]
-        result.values = [*(result.values or []), *(shown_value(device.name, shown, raw) for raw in taken)]
+        result.values = [*(result.values or []), *(shown_value(device.name, shown, raw) for raw in elements)]
     return Finished(verdict.verdict, result, [data for came in sent.consumed.values() for data in came])
 
 

@@ -27,7 +27,7 @@ from hwtool_sim.bus import behind
 MAX_WRITES_PER_DAY: Final = 1_000_000
 MAX_CHANNEL: Final = 31
 ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
-BUS_NOT_YET: Final = frozenset({"accept_unacknowledged", "max_hz", "mode"})
+BUS_NOT_YET: Final = frozenset({"max_hz", "mode"})
 DEVICE_NOT_YET: Final = frozenset({"rtl_source"})
 BusKind = Literal["sim", "modbus-rtu", "modbus-tcp", "i2c"]
 KINDS: Final = ", ".join(get_args(BusKind))
@@ -89,6 +89,7 @@ class BusSpec:
         read_attempts: how often a clean read is sent in all, before its error is told.
         echo: its adapter hears what it sends itself.
         may_repeat: something below may send a request again by itself: only what may be repeated goes there.
+        accept_unacknowledged: on a bus that acknowledges nothing, a write that nothing shows counts as done.
     """
 
     name: str
@@ -110,6 +111,7 @@ class BusSpec:
     port: int = 502
     echo: bool = False
     may_repeat: bool = False
+    accept_unacknowledged: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -339,6 +341,7 @@ def _bus(name: str, table: Table) -> BusSpec:
         read_attempts=table.integer("read_attempts", low=1, high=10) or 1,
         echo=bool(table.flag("echo", False)),
         may_repeat=bool(table.flag("may_repeat", False)),
+        accept_unacknowledged=bool(table.flag("accept_unacknowledged", False)),
     )
     if spec.transfer_limit_ms < spec.response_ms:
         table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")

@@ -211,10 +211,11 @@ def is_plain(targets: Sequence[Target]) -> bool:
     return all(t.reconcile in (Reconcile.COMPARE, Reconcile.PAGE) and not t.signals for t in targets)
 
 
-def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
-    """The verdict of an acknowledged write at the first conclusive observation, or at the end of its window.
+def conclude(seen: Seen, verifiable: bool, sole_master: bool, taken: str = "acknowledged") -> Verdict:
+    """The verdict of a write that was sent to its end: at the first conclusive observation, or the window's end.
 
-    `sole_master`: nobody else writes, and the write is plain: an unchanged state means that nothing happened.
+    `sole_master`: nobody else writes, and the write is plain: an unchanged state means that nothing happened. `taken`:
+    what the bus says of it: `acknowledged`, or no more than `sent`.
     """
     match seen:
         case "applied":
@@ -223,13 +224,13 @@ def conclude(seen: Seen, verifiable: bool, sole_master: bool) -> Verdict:
             return Verdict("satisfied", "none", "it was so already")
         case "unchanged":
             effects: Effects = "none" if sole_master else "unknown"
-            return Verdict("not_applied", effects, "acknowledged, but the state did not change")
+            return Verdict("not_applied", effects, f"{taken}, but the state did not change")
         case "other":
-            return Verdict("not_applied", "applied", "acknowledged, but the state is neither old nor wanted")
+            return Verdict("not_applied", "applied", f"{taken}, but the state is neither old nor wanted")
         case "missed":
-            return Verdict("not_applied", "unknown", "acknowledged, but not all of the state asked for is there")
+            return Verdict("not_applied", "unknown", f"{taken}, but not all of the state asked for is there")
         case "open":
-            why = "acknowledged; no change could be named within the window" if verifiable else "acknowledged"
+            why = f"{taken}; no change could be named within the window" if verifiable else taken
             return Verdict("applied", "unknown", why)
 
 

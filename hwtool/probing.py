@@ -131,7 +131,7 @@ def _check(daemon: Daemon, worker: BusWorker, params: ProbeParams) -> None:
             message = f"{place} is {device.name}: what may be read of it, its contract says"
             hint = f"hwtool show {device.name}"
             raise DomainError(Code.REFUSED, message, hint=hint, rule="on_the_board", register=device.name, field=None)
-    if worker.spec.may_repeat:
+    if worker.may_repeat:
         message = f"{place}: bus {params.bus} may send a request again by itself, and nobody knows what a probe does"
         hint = f"have what is behind {params.bus} send each request once, then take may_repeat out of the board"
         raise DomainError(Code.REFUSED, message, hint=hint, rule="bus_repeats", register=None, field=None)

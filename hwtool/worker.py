@@ -29,10 +29,11 @@ from hwtool_registers.bus import (
     Ambiguous,
     Answer,
     Bus,
+    Capabilities,
     Closes,
+    Declares,
     HasNode,
     Hears,
-    Limits,
     Line,
     Message,
     Opens,
@@ -43,7 +44,6 @@ from hwtool_registers.bus import (
     Transfer,
 )
 from hwtool_registers.buses.usb_nodes import enumeration_of
-from hwtool_registers.plan import UNLIMITED_BYTES
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
 ABSENT_RETRY_MS: Final = 1000
@@ -93,7 +93,7 @@ class BusWorker:
         self._opens = bus if isinstance(bus, Opens) else None
         self._hears = bus if isinstance(bus, Hears) else None
         self._testifies = bus if isinstance(bus, Testifies) else None
-        self._limits = bus if isinstance(bus, Limits) else None
+        self.carries = bus.capabilities if isinstance(bus, Declares) else Capabilities()
 
     def enumeration(self) -> str | None:
         """Which enumeration of a USB device the bus's node belongs to; None where it is none, or is gone."""
@@ -102,7 +102,12 @@ class BusWorker:
     @property
     def longest_read_bytes(self) -> int:
         """The most that one read of the bus may bring, as far as it says."""
-        return UNLIMITED_BYTES if self._limits is None else self._limits.longest_read_bytes
+        return self.carries.longest_read_bytes
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether something may send a request again by itself: the bus, or what the board says is behind it."""
+        return self.spec.may_repeat or self.carries.may_repeat
 
     async def begin(self) -> str | None:
         """Open the bus at the start of the daemon; answers why it is absent, None if it is there.
@@ -274,7 +279,7 @@ class BusWorker:
             answer = self.bus.perform(transfer)
         except Exception as error:  # noqa: BLE001  # the bus contract: an exception that no table lists is ambiguous
             return Ambiguous(Sent.DATA, f"{type(error).__name__}: {error}")
-        if not self.spec.may_repeat or isinstance(transfer, RegisterRead) or not isinstance(answer, Rejected):
+        if not self.may_repeat or isinstance(transfer, RegisterRead) or not isinstance(answer, Rejected):
             return answer
         if answer.proof in UNSENT:
             return answer

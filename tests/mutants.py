@@ -1335,6 +1335,10 @@ MUTANTS = [
         "    return isinstance(judged, ReadJudgement) and judged.clean\n\n\ndef _touching_nothing_else",
         "    return judged is not None\n\n\ndef _touching_nothing_else",
         MERGING + "test_update_when_reading_the_register_does_something_then_the_device_is_not_asked_to_merge"),
+    Mutant("what nothing shows on a bus that acknowledges nothing is in doubt", "hwtool/carry_out.py",
+        """    if how == "sent" and verdict.verdict == "applied" and not device.worker.spec.accept_unacknowledged:\n""",
+        "    if False:\n",
+        "tests/hwtool/test_unacknowledged.py"),
 ]  # fmt: skip
 
 

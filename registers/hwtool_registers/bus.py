@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from hwtool_contracts.model import Space
 
@@ -84,6 +84,37 @@ class Line:
 
 
 Transfer = RegisterRead | RegisterWrite | Message | Line
+
+UNLIMITED_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a bus can carry, as far as it is known by now.
+
+    Attributes:
+        spaces: of which reads and writes of registers are carried; `messages` and `lines`, whether those are.
+        longest_read_bytes: the most that a plan asks one read to bring. A bus may take longer ones.
+        acknowledges: `Confirmed` says that the device took it; else only that it was sent.
+        may_repeat: something in it may send a request again by itself, whatever is asked of it.
+    """
+
+    spaces: frozenset[Space] = frozenset(Space)
+    messages: bool = True
+    lines: bool = True
+    longest_read_bytes: int = UNLIMITED_BYTES
+    acknowledges: bool = True
+    may_repeat: bool = False
+
+    def carries(self, transfer: Transfer) -> bool:
+        """Whether transfers of this kind are carried at all."""
+        match transfer:
+            case RegisterRead(space=space) | RegisterWrite(space=space):
+                return space in self.spaces
+            case Message():
+                return self.messages
+            case Line():
+                return self.lines
 
 
 class Sent(StrEnum):
@@ -157,12 +188,12 @@ class Testifies(Protocol):
 
 
 @runtime_checkable
-class Limits(Protocol):
-    """A bus that cannot read as much at once as a contract may ask for."""
+class Declares(Protocol):
+    """A bus that cannot carry everything that a contract may ask for."""
 
     @property
-    def longest_read_bytes(self) -> int:
-        """The most that one read may bring, as far as it is known by now."""
+    def capabilities(self) -> Capabilities:
+        """What it carries, as far as it is known by now."""
         ...
 
 

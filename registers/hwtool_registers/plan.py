@@ -21,15 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.judge_write import UpdateJudgement
 from hwtool_contracts.model import READ_FUNCTIONS, Alias, Bank, BusyRetry, Contract, Opcode, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
-from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
-
-UNLIMITED_BYTES: Final = 1 << 16
+from hwtool_registers.bus import UNLIMITED_BYTES, Line, Message, RegisterRead, RegisterWrite, Transfer
 
 
 class Role(StrEnum):

@@ -35,6 +35,7 @@ stop_bits = 1
 gap_ms = 2
 echo = true
 may_repeat = false
+accept_unacknowledged = false
 response_ms = 100
 reply_lifetime_ms = 300
 transfer_limit_ms = 1000

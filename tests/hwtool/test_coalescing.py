@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwtool_registers.bus import RegisterRead
+from hwtool_registers.bus import Capabilities, RegisterRead
 from hwtool_sim.bus import SimBus
 from tests.hwtool.conftest import I2C, Lab, Play, effect, reg, toy_board
 
@@ -39,7 +39,7 @@ def test_dump_of_256_bytes_when_taken_then_the_fewest_transfers_that_contract_an
     wanted: list[tuple[int, int]],
 ) -> None:
     class Limited(SimBus):
-        longest_read_bytes = longest
+        capabilities = Capabilities(longest_read_bytes=longest or 0)
 
     if longest is not None:
         buses_are(Limited)

@@ -27,6 +27,7 @@ from hwtool_contracts.model import Crc, Space
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
+    Capabilities,
     Confirmed,
     Line,
     Message,
@@ -45,6 +46,7 @@ I2C_RETRIES: Final = 0x0701
 I2C_TIMEOUT: Final = 0x0702  # in units of 10 ms
 MOST_BYTES: Final = 8192  # of one message: i2c-dev's own limit
 MOST_OF_A_BLOCK: Final = 32
+CAPABILITIES: Final = Capabilities(frozenset({Space.MEMORY}), lines=False, longest_read_bytes=MOST_OF_A_BLOCK)
 PEC: Final = Crc(poly=0x07, init=0, word_bytes=MOST_BYTES)  # over the whole message
 
 
@@ -129,9 +131,9 @@ class I2c:
         return self._node
 
     @property
-    def longest_read_bytes(self) -> int:
-        """The block of SMBus: some adapters with full I2C take no longer read, and do not say so beforehand."""
-        return MOST_OF_A_BLOCK
+    def capabilities(self) -> Capabilities:
+        """Reads as long as a block of SMBus: some adapters with full I2C take no longer one, and do not say so."""
+        return CAPABILITIES
 
     def open(self) -> None:
         """Find the adapter, open its node and lock it; nothing is sent.
@@ -170,7 +172,7 @@ class I2c:
 
     def perform(self, transfer: Transfer) -> Answer:
         """Give one transfer to the kernel, once; see the bus contract."""
-        if isinstance(transfer, Line) or (not isinstance(transfer, Message) and transfer.space is not Space.MEMORY):
+        if isinstance(transfer, Line) or not CAPABILITIES.carries(transfer):
             return Rejected(f"I2C cannot carry {type(transfer).__name__}", NOT_SENT)
         out, size = bytes_of(transfer)
         if max(len(out), size) > MOST_BYTES:

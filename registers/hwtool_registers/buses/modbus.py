@@ -31,6 +31,7 @@ import serial
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
+    Capabilities,
     Line,
     Message,
     RegisterRead,
@@ -39,7 +40,7 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
-from hwtool_registers.buses.modbus_pdu import answer_to, pdu_of, reply_bytes
+from hwtool_registers.buses.modbus_pdu import CAPABILITIES, answer_to, pdu_of, reply_bytes
 
 MAX_DRAINS: Final = 1000  # reads of up to 256 bytes before a line counts as babbling
 
@@ -173,6 +174,11 @@ class ModbusRtu:
             raise OSError(*error.args) from error
         self._port = port
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Registers of Modbus, and nothing else; how many a request has, is its contract's."""
+        return CAPABILITIES
+
     def close(self) -> None:
         """Give the port back."""
         port, self._port = self._port, None
@@ -184,7 +190,7 @@ class ModbusRtu:
 
     def perform(self, transfer: Transfer) -> Answer:
         """Send one request frame and wait for its reply; see the bus contract."""
-        if isinstance(transfer, Message | Line) or not transfer.space.modbus:
+        if isinstance(transfer, Message | Line) or not CAPABILITIES.carries(transfer):
             return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
         try:
             request = request_of(transfer)

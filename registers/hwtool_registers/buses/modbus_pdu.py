@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_contracts.model import Space
+from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, RegisterRead, RegisterWrite, Rejected, Sent
 
 EXCEPTIONS: Final = {
     0x01: "illegal function",
@@ -36,6 +37,7 @@ PROVES_IF_ATOMIC: Final = frozenset({0x01, 0x02, 0x03})
 IDENTIFICATION: Final = b"\x0e\x04"  # MEI type 14, one object by its number
 MOST_WORDS: Final = 31  # of a queue
 OBJECT_AT: Final = 9  # where an object's text begins in the reply
+CAPABILITIES: Final = Capabilities(frozenset(s for s in Space if s.modbus), messages=False, lines=False)
 COIL_ON: Final = b"\xff\x00"
 COIL_OFF: Final = b"\x00\x00"
 

@@ -26,6 +26,7 @@ from typing import Final
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
+    Capabilities,
     Line,
     Message,
     RegisterRead,
@@ -34,7 +35,7 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
-from hwtool_registers.buses.modbus_pdu import answer_to, pdu_of
+from hwtool_registers.buses.modbus_pdu import CAPABILITIES, answer_to, pdu_of
 
 HEADER: Final = struct.Struct(">HHHB")
 LONGEST_REST: Final = 254  # unit address and a protocol data unit
@@ -104,6 +105,11 @@ class ModbusTcp:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._line = line
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Registers of Modbus, and nothing else; how many a request has, is its contract's."""
+        return CAPABILITIES
+
     def close(self) -> None:
         """Hang up."""
         line, self._line, self._came = self._line, None, b""
@@ -112,7 +118,7 @@ class ModbusTcp:
 
     def perform(self, transfer: Transfer) -> Answer:
         """Send one request and wait for its reply; see the bus contract."""
-        if isinstance(transfer, Message | Line) or not transfer.space.modbus:
+        if isinstance(transfer, Message | Line) or not CAPABILITIES.carries(transfer):
             return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
         try:
             body = bytes([transfer.address]) + pdu_of(transfer)
