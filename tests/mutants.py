@@ -1339,6 +1339,18 @@ MUTANTS = [
         """    if how == "sent" and verdict.verdict == "applied" and not device.worker.spec.accept_unacknowledged:\n""",
         "    if False:\n",
         "tests/hwtool/test_unacknowledged.py"),
+    Mutant("a block of another length is no value", "registers/hwtool_registers/buses/i2c.py",
+        "        if len(data) > size or (len(data) < size and not transfer.shorter):\n",
+        "        if False:\n",
+        "tests/registers/test_i2c.py::test_block_of_smbus_when_it_has_another_length_then_no_value"),
+    Mutant("only a text may be shorter than its block", "registers/hwtool_registers/plan.py",
+        "    shorter = register.space is Space.BLOCK and register.quantity.encoding is Encoding.TEXT\n",
+        "    shorter = register.space is Space.BLOCK\n",
+        "tests/hwtool/test_blocks.py::test_block_when_read_then_its_text_or_its_bytes_from_the_first_on"),
+    Mutant("a block that the adapter cannot carry is not sent", "registers/hwtool_registers/buses/i2c.py",
+        """        self._need(bus, I2cFunc.SMBUS_READ_BLOCK_DATA, "block read")\n""",
+        "        pass\n",
+        "tests/registers/test_i2c.py::test_block_of_smbus_when_the_adapter_has_none_then_not_sent"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import difflib
 from functools import partial
 from itertools import pairwise
 
+from hwtool_contracts.check_block import check_block
 from hwtool_contracts.check_modbus import check_modbus
 from hwtool_contracts.check_mux import check_mux
 from hwtool_contracts.effects import ReadEffect, When, WriteEffect
@@ -104,6 +105,8 @@ class _Check:
                 self.fault(table, "offset", "does not fit offset_bytes", hex(register.offset), f"at most {limit:#x}")
             if register.aliases or register.write_mask:
                 self.aliases(table, register, limit)
+        elif register.space is Space.BLOCK:
+            check_block(self.contract, table, register, self.fault)
         elif self.contract.access.modbus is None:
             self.fault(table, "space", "needs [access.modbus]", register.space, "an [access.modbus] table")
         elif register.offset + len(cells(self.contract, register)) > 0x10000:

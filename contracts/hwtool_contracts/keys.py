@@ -199,7 +199,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         **REGISTER,
         **ARRAY,
         "offset": Key("integer", "what the chip expects; in Modbus spaces counted from base; required but for lines"),
-        "width_bits": Key("integer", "8; in Modbus word spaces 16, of coils 1, of lines 32"),
+        "width_bits": Key("integer", "8; in Modbus word spaces 16, of coils 1, of lines 32; of blocks required"),
         "transfer": Key("word", "of an array: its elements are the group N too, accessed in one transfer", ("block",)),
         "space": Key("word", "address space", tuple(s for s in words_of(Space) if s not in ("command", "line"))),
         "query": Key("text", "line protocol: the line that is answered with the value"),

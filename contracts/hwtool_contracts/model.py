@@ -59,10 +59,11 @@ class ByteOrder(StrEnum):
 
 
 class Space(StrEnum):
-    """Address spaces of a device: `memory` of offsets, six of Modbus, one of opcodes, one of lines of text.
+    """Address spaces of a device: `memory` of offsets, six of Modbus, two of I2C, one of lines of text.
 
     `object` is Modbus's device identification: each object is a text, by its number, read by itself. `queue` is its
-    FIFO queue: a read shows the number of words in it and the words, and takes none.
+    FIFO queue: a read shows the number of words in it and the words, and takes none. `block` is SMBus's blocks: behind
+    a command code the number of bytes, then the bytes. `command` is opcodes.
     """
 
     MEMORY = "memory"
@@ -72,6 +73,7 @@ class Space(StrEnum):
     DISCRETE = "discrete"
     OBJECT = "object"
     QUEUE = "queue"
+    BLOCK = "block"
     COMMAND = "command"
     LINE = "line"
 
@@ -92,8 +94,13 @@ class Space(StrEnum):
 
     @property
     def whole(self) -> bool:
-        """A space of Modbus whose registers are each read by themselves, as long as they happen to be."""
-        return self in (Space.OBJECT, Space.QUEUE)
+        """A space whose registers are each read by themselves, as long as they happen to be."""
+        return self in (Space.OBJECT, Space.QUEUE, Space.BLOCK)
+
+    @property
+    def own_order(self) -> bool:
+        """A space whose bytes stand in the order of the wire, whatever a file says of the others."""
+        return self.modbus or self is Space.BLOCK
 
     @property
     def modbus(self) -> bool:

@@ -130,6 +130,7 @@ class RegisterReader:
                 "width_bits",
                 low=1,
                 high=MAX_TEXT_BITS if phrase is not None or space.whole else MAX_WIDTH_BITS,
+                required=space is Space.BLOCK,
             )
             or (None if space.of_bits else self.defaults.width_bits)
             or {Space.MEMORY: 8, Space.LINE: 32}.get(space, 1 if space.of_bits else 16)
@@ -157,7 +158,7 @@ class RegisterReader:
             sensitive=False,
             bank=None,
             space=space,
-            byte_order=ByteOrder.BIG if modbus else self.facts.byte_order,
+            byte_order=ByteOrder.BIG if space.own_order else self.facts.byte_order,
             word_order=self.facts.word_order,
             values={},
             quantity=Quantity(),
@@ -167,7 +168,7 @@ class RegisterReader:
         )
         register = self._stated(table, blank)
         if register.aliases:
-            if modbus:
+            if space is not Space.MEMORY:
                 table.fault("also_at", "only where offsets are bytes", space, "the key left out")
             # they are counted from where the register's own offset is counted from
             register = replace(moved(register, at), offset=where)

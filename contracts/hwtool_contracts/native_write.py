@@ -200,7 +200,7 @@ class _Writer:
     def _byte_order(self) -> ByteOrder:
         if self.contract.access.mapped is not None:
             return self.contract.access.mapped.byte_order
-        plain = [r.byte_order for r in self.contract.registers.values() if not r.space.modbus]
+        plain = [r.byte_order for r in self.contract.registers.values() if not r.space.own_order]
         return max(set(plain), key=plain.count) if plain else ByteOrder.BIG
 
     def registers(self) -> list[str]:
@@ -249,12 +249,14 @@ class _Writer:
         offset = r.offset - at
         default_width = 8
         if r.space is not Space.MEMORY:
-            default_width = 1 if r.space.of_bits else 32 if r.space is Space.LINE else 16
-            if not at and self.contract.access.modbus is not None and r.space is not Space.OBJECT:
+            default_width = {Space.LINE: 32, Space.BLOCK: 0}.get(r.space, 1 if r.space.of_bits else 16)
+            if not at and self.contract.access.modbus is not None and r.space.numbered:
                 offset += self.contract.access.modbus.base
         told: dict[str, Any] = {"offset": Hex(offset, self.offset_bits)}
         if r.space.modbus:
-            told |= {"offset": offset, "space": r.space}
+            told |= {"offset": offset}
+        if r.space.own_order:
+            told |= {"space": r.space}
         if r.opcode is not None:
             told = self._opcode(r, r.opcode)
         elif r.phrase is not None:
@@ -282,7 +284,7 @@ class _Writer:
             told["access_bits"] = r.access_bits
         if r.bank is not None:
             told["bank"] = r.bank
-        if r.byte_order is not (ByteOrder.BIG if r.space.modbus else self._byte_order()):
+        if r.byte_order is not (ByteOrder.BIG if r.space.own_order else self._byte_order()):
             told["byte_order"] = r.byte_order
         if r.also_at:
             told["also_at"] = [Hex(o - at, self.offset_bits) for o in r.also_at]

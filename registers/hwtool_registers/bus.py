@@ -30,6 +30,7 @@ class RegisterRead:
         bits: how many coils or discrete inputs; None elsewhere.
         pec: the bus checks the packet error code of SMBus behind the data (it is not part of `size_bytes`).
         stop: I2C: the offset is written and ended with a stop; the read begins anew.
+        shorter: a block may bring fewer bytes: the answer has zeros before them. Else it brings exactly so many.
     """
 
     address: int
@@ -41,6 +42,7 @@ class RegisterRead:
     bits: int | None = None
     pec: bool = False
     stop: bool = False
+    shorter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,8 @@ def as_object(transfer: Transfer) -> dict[str, Any]:
                 shown["pec"] = True
             if isinstance(transfer, RegisterRead) and transfer.stop:
                 shown["stop"] = True
+            if isinstance(transfer, RegisterRead) and transfer.shorter:
+                shown["shorter"] = True
             if isinstance(transfer, RegisterRead):
                 return shown | {"size_bytes": transfer.size_bytes}
             return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
@@ -284,6 +288,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown.get("bits"),
                 shown.get("pec", False),
                 shown.get("stop", False),
+                shown.get("shorter", False),
             )
         case "write":
             return RegisterWrite(

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.judge_write import UpdateJudgement
-from hwtool_contracts.model import READ_FUNCTIONS, Alias, Bank, BusyRetry, Contract, Opcode, Register, Space
+from hwtool_contracts.model import READ_FUNCTIONS, Alias, Bank, BusyRetry, Contract, Encoding, Opcode, Register, Space
 from hwtool_registers.bits import from_bytes, insert, to_bytes
 from hwtool_registers.bus import UNLIMITED_BYTES, Line, Message, RegisterRead, RegisterWrite, Transfer
 
@@ -366,7 +366,8 @@ def read_transfer(
     address, offset = _place(contract, address, register.offset, size_bytes)
     offset_bytes, pec, i2c = contract.access.offset_bytes, _pec(contract), contract.access.i2c
     stop = i2c is not None and i2c.read == "stop"
-    return RegisterRead(address, register.space, offset, size_bytes, offset_bytes, function, bits, pec, stop)
+    shorter = register.space is Space.BLOCK and register.quantity.encoding is Encoding.TEXT
+    return RegisterRead(address, register.space, offset, size_bytes, offset_bytes, function, bits, pec, stop, shorter)
 
 
 def write_transfers(
@@ -388,6 +389,10 @@ def write_transfers(
         if register.phrase.set is None:
             raise ValueError(f"{register.name} cannot be set")
         return [Line(register.phrase.set.replace("{value}", data.decode("ascii")), False)]
+    if register.space is Space.BLOCK:
+        if register.quantity.encoding is Encoding.TEXT:
+            data = data.lstrip(b"\0")  # as long as the text
+        return [RegisterWrite(address, Space.BLOCK, register.offset, data, offset_bytes, pec=_pec(contract))]
     if register.space is Space.MEMORY or modbus is None:
         return [
             RegisterWrite(

@@ -35,7 +35,7 @@ from hwtool_registers.buses.modbus_pdu import exception_answer
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
 from hwtool_sim.input_buffer import InputBuffer
-from hwtool_sim.spaces import line, merged, message, read_bits, write_bits
+from hwtool_sim.spaces import block, line, merged, message, read_bits, write_bits
 
 LOG_LENGTH: Final = 10_000
 
@@ -353,6 +353,8 @@ def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
         raise NotThere(f"{chip.contract.part} {limit}, not {size_bytes // 2}", 0x03)
     if transfer.space.of_bits:
         return _apply_bits(chip, transfer)
+    if transfer.space is Space.BLOCK:
+        return Confirmed(block(chip, transfer))
     offset = _whole_offset(chip, transfer)
     if isinstance(transfer, RegisterRead):
         return Confirmed(chip.read(transfer.space, offset, transfer.size_bytes))

@@ -1,10 +1,10 @@
-"""How a chip answers where there are no offsets of bytes: to opcodes, to lines of text, at coils."""
+"""How a chip answers where there are no offsets of bytes: to opcodes, to lines of text, at coils, with blocks."""
 
 from __future__ import annotations
 
-from hwtool_contracts.model import Register, Space
+from hwtool_contracts.model import Encoding, Register, Space
 from hwtool_registers.bits import from_bytes, to_bytes
-from hwtool_registers.bus import RegisterWrite
+from hwtool_registers.bus import RegisterRead, RegisterWrite
 from hwtool_sim.chip import Chip, NotThere
 
 
@@ -73,6 +73,24 @@ def line(chip: Chip, text: str, expects_reply: bool) -> bytes:
             chip.write_register(register, raw)
             return b""
     raise NotThere(f"{chip.contract.part} does not know {text[:40]!r}")
+
+
+def block(chip: Chip, transfer: RegisterRead | RegisterWrite) -> bytes:
+    """Take a block of SMBus: as many bytes as the register has; a text may be shorter.
+
+    Raises:
+        NotThere: no block of this command, or not of this length.
+    """
+    register, _ = chip.find_bit(Space.BLOCK, transfer.offset, readable=isinstance(transfer, RegisterRead))
+    if isinstance(transfer, RegisterRead):
+        if transfer.size_bytes != register.size_bytes:
+            raise NotThere(f"{chip.contract.part}: {register.name} has {register.size_bytes} bytes")
+        return chip.read(Space.BLOCK, transfer.offset, transfer.size_bytes)
+    size, shorter = len(transfer.data), register.quantity.encoding is Encoding.TEXT
+    if size > register.size_bytes or (size < register.size_bytes and not shorter):
+        raise NotThere(f"{chip.contract.part}: {register.name} takes {register.size_bytes} bytes, not {size}")
+    chip.write(Space.BLOCK, transfer.offset, transfer.data.rjust(register.size_bytes, b"\0"))
+    return b""
 
 
 def merged(chip: Chip, transfer: RegisterWrite) -> bytes:

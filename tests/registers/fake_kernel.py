@@ -19,7 +19,12 @@ import smbus2.smbus2 as lowest
 from smbus2 import I2cFunc
 
 EVERYTHING: Final = int(
-    I2cFunc.I2C | I2cFunc.SMBUS_EMUL | I2cFunc.SMBUS_PEC | I2cFunc.SMBUS_READ_I2C_BLOCK | I2cFunc.SMBUS_WRITE_I2C_BLOCK
+    I2cFunc.I2C
+    | I2cFunc.SMBUS_EMUL
+    | I2cFunc.SMBUS_PEC
+    | I2cFunc.SMBUS_READ_BLOCK_DATA
+    | I2cFunc.SMBUS_READ_I2C_BLOCK
+    | I2cFunc.SMBUS_WRITE_I2C_BLOCK
 )
 SMBUS_ALONE: Final = EVERYTHING & ~int(I2cFunc.I2C)
 RETRIES, TIMEOUT, PEC = 0x0701, 0x0702, 0x0708
@@ -105,6 +110,9 @@ class FakeKernel:
             case lowest.I2C_SMBUS_I2C_BLOCK_DATA:
                 length = data.contents.block[0]
                 out, size = (command, length) if reads else (command + bytes(data.contents.block[1 : length + 1]), 0)
+            case lowest.I2C_SMBUS_BLOCK_DATA:
+                self._block(asked, command)
+                return
             case other:
                 raise AssertionError(f"command of size {other}")
         wire: list[tuple[str, int, Any]] = [("W", self.address, out)] if out else []
@@ -114,6 +122,22 @@ class FakeKernel:
             chip.taken(out)
         if size:
             self._give(asked, self.spoil(chip.given(size)))
+        self._ended()
+
+    def _block(self, asked: Any, command: bytes) -> None:
+        """What the chip answers first is how many bytes follow."""
+        data, reads = asked.data.contents.block, asked.read_write == 1
+        out = command if reads else command + bytes(data[: data[0] + 1])
+        wire: list[tuple[str, int, Any]] = [("W", self.address, out)]
+        self.log.append([*wire, ("R", self.address, "counted")] if reads else wire)
+        chip = self._begun(self.address)
+        chip.taken(out)
+        if reads:
+            size = chip.given(1)[0]
+            if not 0 < size <= 32:
+                raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+            for n, byte in enumerate(bytes([size]) + self.spoil(chip.given(size))):
+                data[n] = byte
         self._ended()
 
     def _give(self, asked: Any, data: bytes) -> None:

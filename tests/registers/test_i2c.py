@@ -29,7 +29,17 @@ from hwtool_registers.bus import (
 )
 from hwtool_registers.buses.i2c import I2c, I2cSettings, packet_error_code
 from hwtool_registers.buses.i2c_nodes import node_of
-from tests.registers.fake_kernel import PEC, RETRIES, SMBUS_ALONE, TIMEOUT, Cells, FakeKernel, installed, owned
+from tests.registers.fake_kernel import (
+    EVERYTHING,
+    PEC,
+    RETRIES,
+    SMBUS_ALONE,
+    TIMEOUT,
+    Cells,
+    FakeKernel,
+    installed,
+    owned,
+)
 
 NAME: Final = "i2c-gpio of a test"
 PLAIN: Final = "some adapter"
@@ -221,6 +231,86 @@ def test_block_when_fewer_bytes_came_than_were_asked_for_then_no_value(kernel: F
     assert answer.fault == "5 bytes came, 6 were asked for"
 
 
+def block(size: int = 3, offset: int = 0x10, **more: Any) -> RegisterRead:
+    return RegisterRead(0x20, Space.BLOCK, offset, size, **more)
+
+
+def block_write(data: bytes) -> RegisterWrite:
+    return RegisterWrite(0x20, Space.BLOCK, 0x10, data)
+
+
+COUNTED: Final = ("R", 0x20, "counted")
+
+
+@pytest.mark.parametrize("functions", [EVERYTHING, SMBUS_ALONE], ids=["i2c", "smbus alone"])
+@pytest.mark.parametrize(
+    ("transfer", "wire", "answer"),
+    [
+        (block(3), [("W", 0x20, b"\x10"), COUNTED], Confirmed(b"LTC")),
+        (block(8, shorter=True), [("W", 0x20, b"\x10"), COUNTED], Confirmed(b"\0\0\0\0\0LTC")),
+        (block_write(b"abc"), [("W", 0x20, b"\x10\x03abc")], Confirmed()),
+        (block_write(bytes(32)), [("W", 0x20, b"\x10\x20" + bytes(32))], Confirmed()),
+    ],
+)
+def test_block_of_smbus_when_carried_then_its_number_of_bytes_stands_before_them(
+    kernel: FakeKernel, bus: Make, functions: int, transfer: Transfer, wire: list[Any], answer: Answer
+) -> None:
+    kernel.functions = functions
+    kernel.chips[0x20].memory[0x10:0x14] = b"\x03LTC"
+    assert bus().perform(transfer) == answer
+    assert kernel.log == [wire]
+
+
+@pytest.mark.parametrize(
+    ("transfer", "count", "told"),
+    [
+        (block(4), 3, "a block of 3 bytes came, 4 were asked for: 111213"),
+        (block(2), 3, "a block of 3 bytes came, 2 were asked for: 111213"),
+        (block(2, shorter=True), 3, "a block of 3 bytes came, 2 were asked for: 111213"),
+        (block(3), 0, "EPROTO"),
+        (block(3), 33, "EPROTO"),
+    ],
+)
+def test_block_of_smbus_when_it_has_another_length_then_no_value(
+    kernel: FakeKernel, bus: Make, transfer: Transfer, count: int, told: str
+) -> None:
+    kernel.chips[0x20].memory[0x10] = count
+    answer = bus().perform(transfer)
+    assert isinstance(answer, Ambiguous)
+    assert told in answer.fault
+    assert len(kernel.log) == 1
+
+
+@pytest.mark.parametrize(
+    ("transfer", "missing", "told"),
+    [
+        (block(), I2cFunc.SMBUS_READ_BLOCK_DATA, "block read (SMBUS_READ_BLOCK_DATA)"),
+        (block_write(b"abc"), I2cFunc.SMBUS_WRITE_BLOCK_DATA, "block write (SMBUS_WRITE_BLOCK_DATA)"),
+        (block(pec=True), I2cFunc.SMBUS_PEC, "packet error codes (SMBUS_PEC)"),
+        (block_write(bytes(33)), I2cFunc(0), "write a block of 33 bytes"),
+    ],
+)
+def test_block_of_smbus_when_the_adapter_has_none_then_not_sent(
+    kernel: FakeKernel, bus: Make, transfer: Transfer, missing: I2cFunc, told: str
+) -> None:
+    kernel.functions = EVERYTHING & ~int(missing)
+    answer = bus().perform(transfer)
+    assert isinstance(answer, Rejected)
+    assert (answer.proof, told in answer.fault, kernel.log) == ("not-sent", True, [])
+
+
+def test_block_of_smbus_when_its_device_has_packet_error_codes_then_the_kernel_is_told(
+    kernel: FakeKernel, bus: Make
+) -> None:
+    one = bus()
+    one.open()
+    kernel.set.clear()
+    kernel.chips[0x20].memory[0x10] = 1
+    for pec in (True, True, False):
+        assert one.perform(block(1, pec=pec)) == Confirmed(b"\x11")
+    assert kernel.set == [(PEC, 1), (PEC, 0)]
+
+
 def test_packet_error_code_when_of_a_known_message_then_as_the_standard_computes_it() -> None:
     assert packet_error_code(b"123456789") == 0xF4  # CRC-8/SMBUS, the catalogue's check value
 
@@ -301,6 +391,6 @@ def test_quiesce_when_called_then_it_waits_and_sends_nothing(kernel: FakeKernel,
         absent.quiesce(10.0)
 
 
-@pytest.mark.parametrize("transfer", [read(stop=True), read(pec=True), write(), OPCODE])
+@pytest.mark.parametrize("transfer", [read(stop=True), read(pec=True), write(), OPCODE, block(shorter=True)])
 def test_transfer_when_shown_then_it_comes_back(transfer: Transfer) -> None:
     assert from_object(as_object(transfer)) == transfer

@@ -6,7 +6,7 @@ is a second one behind it. Everything is emulated by software: Python is some tw
 | adapter | chips |
 |---|---|
 | 21a0000.i2c | tmp105 0x48; at24c, 4096 bytes, offsets of two bytes, 0x52 |
-| 21a4000.i2c | tmp421 0x4c; ds1338 0x68; emc1413 0x18 |
+| 21a4000.i2c | tmp421 0x4c; ds1338 0x68; emc1413 0x18; adm1272 (PMBus) 0x11 |
 | 21a8000.i2c | pca9546 0x70, behind its channel 1 a tmp105 0x49; max7310 0x21 |
 """
 
@@ -37,6 +37,7 @@ CHIPS: Final = (
     "tmp421,bus=i2c-bus.1,address=0x4c",
     "ds1338,bus=i2c-bus.1,address=0x68",
     "emc1413,bus=i2c-bus.1,address=0x18",
+    "adm1272,bus=i2c-bus.1,address=0x11",
     "pca9546,bus=i2c-bus.2,address=0x70",
     "tmp105,bus=i2c.1,address=0x49",
     "max7310,bus=i2c-bus.2,address=0x21",

@@ -251,6 +251,7 @@ def booted(
             "-no-reboot",
         ]
         line += ["-serial", "stdio", "-kernel", str(directory / "vmlinux"), "-initrd", str(directory / "initrd")]
+        line += ["-device", "ipmi-bmc-sim,id=bmc", "-device", "smbus-ipmi,bmc=bmc,address=0x10"]
         line += ["-append", words, "-trace", f"i2c_*,file={trace}"]
         line += ["-virtfs", f"local,path=/,mount_tag=root,readonly=on,{shared}"]
         line += ["-virtfs", f"local,path={out},mount_tag=out,{shared}"]

@@ -26,8 +26,8 @@ from tests.rigs.arm import FIRST, SECOND, THIRD
 from tests.rigs.wire import Part
 
 TOP: Final = Path(__file__).parents[2]
-TEMPERATURE, EEPROM, REMOTE, CLOCK, LOCAL, EXPANDER, MUX, BEHIND, ABSENT = (
-    *(0x48, 0x52, 0x4C, 0x68, 0x18, 0x21, 0x70, 0x49),
+TEMPERATURE, EEPROM, REMOTE, CLOCK, LOCAL, EXPANDER, MUX, BEHIND, POWER, ABSENT = (
+    *(0x48, 0x52, 0x4C, 0x68, 0x18, 0x21, 0x70, 0x49, 0x11),
     0x33,
 )
 TREES: Final = {
@@ -46,7 +46,12 @@ def write(address: int, offset: int, data: bytes, **more: Any) -> RegisterWrite:
     return RegisterWrite(address, Space.MEMORY, offset, data, **more)
 
 
+def block(address: int, offset: int, size: int, **more: Any) -> RegisterRead:
+    return RegisterRead(address, Space.BLOCK, offset, size, **more)
+
+
 DONE: Final = ["confirmed", ""]
+MODEL: Final = b"ADM1272-A1"
 LONG: Final = bytes(range(256)) + bytes(44)
 # The driver's time is over while it waits for an acknowledge: that is not told from one that came too late.
 NOBODY: Final = ["ambiguous", "data"]
@@ -78,6 +83,10 @@ CASES: Final[tuple[Case, ...]] = (
     (SECOND, "the part", read(LOCAL, 0xFD), ["confirmed", "21"], [("W", LOCAL, b"\xfd"), ("R", LOCAL, b"\x21")]),
     (SECOND, "a byte", write(CLOCK, 8, b"\xa5"), DONE, [("W", CLOCK, b"\x08\xa5")]),
     (SECOND, "and back", read(CLOCK, 8), ["confirmed", "a5"], [("W", CLOCK, b"\x08"), ("R", CLOCK, b"\xa5")]),
+    (SECOND, "a block of a text", block(POWER, 0x9A, 32, shorter=True), ["confirmed", MODEL.rjust(32, b"\0").hex()],
+     [("W", POWER, b"\x9a"), ("R", POWER, bytes([len(MODEL)]) + MODEL)]),
+    (SECOND, "a block of another length", block(POWER, 0x99, 4), ["ambiguous", "reply"],
+     [("W", POWER, b"\x99"), ("R", POWER, b"\3ADI")]),
     (THIRD, "all pins are outputs", write(EXPANDER, 3, b"\0"), DONE, [("W", EXPANDER, b"\3\0")]),
     (THIRD, "an output", write(EXPANDER, 1, b"\x3c"), DONE, [("W", EXPANDER, b"\1\x3c")]),
     (THIRD, "and back", read(EXPANDER, 1), ["confirmed", "3c"], [("W", EXPANDER, b"\1"), ("R", EXPANDER, b"\x3c")]),

@@ -22,6 +22,9 @@ I801: Final = "SMBus I801 adapter at 0700"
 STUB: Final = "SMBus stub driver"
 EEPROM: Final = 0x50
 ABSENT: Final = 0x33
+BMC: Final = 0x10  # behind SMBus: SSIF
+GET_DEVICE_ID: Final = b"\x18\x01"  # IPMI: application, code 1
+ANSWER: Final = bytes.fromhex("1c0100 200000000207000000 0000")  # as QEMU's BMC has it
 HERE: Final = 0x21
 
 
@@ -35,6 +38,16 @@ def write(address: int, offset: int, data: bytes) -> RegisterWrite:
 
 CASES: Final[dict[str, tuple[Transfer, list[str], list[tuple[str, int, bytes]] | None]]] = {
     # what is sent, how the answer begins, what QEMU saw (None: nothing)
+    "a block of SMBus, counted": (
+        RegisterWrite(BMC, Space.BLOCK, 2, GET_DEVICE_ID),
+        ["confirmed", ""],
+        [("W", BMC, b"\x02\x02" + GET_DEVICE_ID)],
+    ),
+    "the answer, counted by the device": (
+        RegisterRead(BMC, Space.BLOCK, 3, 14),
+        ["confirmed", ANSWER.hex()],
+        [("W", BMC, b"\x03"), ("R", BMC, b"\x0e" + ANSWER)],
+    ),
     "write a byte": (write(EEPROM, 0x10, b"\x5a"), ["confirmed", ""], [("W", EEPROM, b"\x10\x5a")]),
     "read it back": (
         read(EEPROM, 0x10),
@@ -56,6 +69,7 @@ CASES: Final[dict[str, tuple[Transfer, list[str], list[tuple[str, int, bytes]] |
     "nobody is there to be written to": (write(ABSENT, 0x10, b"\x01"), ["ambiguous", "data"], None),
 }
 OWN: Final[dict[str, tuple[Transfer, list[str]]]] = {
+    "a block with its length": (RegisterRead(HERE, Space.BLOCK, 3, 4), ["rejected", "not-sent"]),
     "a byte": (write(HERE, 4, b"\x77"), ["confirmed", ""]),
     "and back": (read(HERE, 4), ["confirmed", "77"]),
     "a block": (write(HERE, 16, bytes(range(1, 33))), ["confirmed", ""]),

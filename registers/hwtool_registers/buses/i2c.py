@@ -46,7 +46,9 @@ I2C_RETRIES: Final = 0x0701
 I2C_TIMEOUT: Final = 0x0702  # in units of 10 ms
 MOST_BYTES: Final = 8192  # of one message: i2c-dev's own limit
 MOST_OF_A_BLOCK: Final = 32
-CAPABILITIES: Final = Capabilities(frozenset({Space.MEMORY}), lines=False, longest_read_bytes=MOST_OF_A_BLOCK)
+SPACES: Final = frozenset({Space.MEMORY, Space.BLOCK})
+CAPABILITIES: Final = Capabilities(SPACES, lines=False, longest_read_bytes=MOST_OF_A_BLOCK)
+
 PEC: Final = Crc(poly=0x07, init=0, word_bytes=MOST_BYTES)  # over the whole message
 
 
@@ -189,6 +191,8 @@ class I2c:
             told = f"{transfer.address:#04x} on {self._node} is owned by the kernel driver {owner}: unbind it first"
             return Rejected(told, NOT_SENT)
         try:
+            if not isinstance(transfer, Message) and transfer.space is Space.BLOCK:
+                return self._block(bus, transfer)
             if bus.funcs & I2cFunc.I2C:
                 return self._by_messages(bus, transfer, out, size)
             return self._by_command(bus, transfer, out, size)
@@ -234,10 +238,7 @@ class I2c:
         address = transfer.address
         if isinstance(transfer, RegisterRead) and transfer.stop:
             raise Unsayable(self._cannot("a stop between offset and read"))
-        if transfer.pec:
-            self._need(bus, I2cFunc.SMBUS_PEC, "packet error codes")
-        if bool(bus.pec) is not transfer.pec:
-            bus.enable_pec(transfer.pec)
+        self._use_pec(bus, transfer.pec)
         match len(out), size:
             case 0, 1:
                 self._need(bus, I2cFunc.SMBUS_READ_BYTE, "receive byte")
@@ -270,12 +271,35 @@ class I2c:
                 raise Unsayable(self._cannot(f"write {n} and read {m} bytes in one transaction"))
         return Confirmed()
 
+    def _block(self, bus: SMBus, transfer: RegisterRead | RegisterWrite) -> Answer:
+        """A block with its number of bytes, by SMBus's command on adapters of either kind: the kernel counts them."""
+        self._use_pec(bus, transfer.pec)
+        if isinstance(transfer, RegisterWrite):
+            if len(transfer.data) > MOST_OF_A_BLOCK:
+                raise Unsayable(self._cannot(f"write a block of {len(transfer.data)} bytes"))
+            self._need(bus, I2cFunc.SMBUS_WRITE_BLOCK_DATA, "block write")
+            bus.write_block_data(transfer.address, transfer.offset, list(transfer.data))
+            return Confirmed()
+        self._need(bus, I2cFunc.SMBUS_READ_BLOCK_DATA, "block read")
+        data = bytes(bus.read_block_data(transfer.address, transfer.offset))
+        size = transfer.size_bytes
+        if len(data) > size or (len(data) < size and not transfer.shorter):
+            return Ambiguous(Sent.REPLY, f"a block of {len(data)} bytes came, {size} were asked for: {data.hex()}")
+        return Confirmed(data.rjust(size, b"\0"))
+
+    def _use_pec(self, bus: SMBus, wanted: bool) -> None:
+        if wanted:
+            self._need(bus, I2cFunc.SMBUS_PEC, "packet error codes")
+        if bool(bus.pec) is not wanted:
+            bus.enable_pec(wanted)
+
     def _need(self, bus: SMBus, function: I2cFunc, name: str) -> None:
         if not bus.funcs & function:
             raise Unsayable(self._cannot(f"{name} ({function.name})"))
 
     def _cannot(self, what: str) -> str:
-        return f"{self._named or self._node} speaks SMBus alone and cannot {what}: another adapter, or a shorter access"
+        kind = "speaks SMBus alone and" if self._bus is None or not self._bus.funcs & I2cFunc.I2C else "has I2C, but"
+        return f"{self._named or self._node} {kind} cannot {what}: another adapter, or a shorter access"
 
     def quiesce(self, until_s: float) -> None:
         """Wait; nothing of I2C comes late. See the bus contract.
