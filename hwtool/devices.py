@@ -294,6 +294,11 @@ class Device:
         A plan that was made before counts on `known`: an access in between that moved a selector must show there.
         """
         name, transfer = step.register, step.transfer
+        for selector, held in () if isinstance(answer, Rejected) else step.selects:  # written in the same request
+            if isinstance(answer, Confirmed):
+                self.known[selector] = held
+            else:
+                self.known.pop(selector, None)
         if isinstance(answer, Rejected) or not isinstance(transfer, RegisterWrite) or name not in self._selected:
             return
         if isinstance(answer, Confirmed) and step.role in (Role.SELECT, Role.RESTORE):

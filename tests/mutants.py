@@ -1351,6 +1351,22 @@ MUTANTS = [
         """        self._need(bus, I2cFunc.SMBUS_READ_BLOCK_DATA, "block read")\n""",
         "        pass\n",
         "tests/registers/test_i2c.py::test_block_of_smbus_when_the_adapter_has_none_then_not_sent"),
+    Mutant("selected and read at once only where function 23 reads", "registers/hwtool_registers/plan.py",
+        "    if not offered or not isinstance(read, RegisterRead) or read.function != READ_FUNCTIONS[Space.HOLDING]:\n",
+        "    if not offered or not isinstance(read, RegisterRead):\n",
+        "tests/hwtool/test_selected_at_once.py::test_inputs_in_a_bank_when_read_then_selected_before"),
+    Mutant("one request writes words in a row", "registers/hwtool_registers/plan.py",
+        "    if apart or any(",
+        "    if any(",
+        "tests/hwtool/test_selected_at_once.py::test_selectors_when_they_are_several_then_at_once_if_in_a_row"),
+    Mutant("what a lost request selected is not known", "hwtool/devices.py",
+        "            else:\n                self.known.pop(selector, None)\n",
+        "",
+        "tests/hwtool/test_selected_at_once.py::test_bank_when_the_request_was_answered_then_what_it_selected_is_known"),
+    Mutant("a simulated device writes nothing where it cannot read", "sim/hwtool_sim/spaces.py",
+        "    trial.read(transfer.space, transfer.offset, transfer.size_bytes)\n",
+        "",
+        "tests/hwtool/test_selected_at_once.py::test_simulated_chip_when_the_read_cannot_be_then_nothing_is_written"),
 ]  # fmt: skip
 
 

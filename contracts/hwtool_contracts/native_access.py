@@ -19,7 +19,7 @@ from hwtool_contracts.model import (
 from hwtool_contracts.toml_reader import Table
 
 BUSES: Final = ("i2c", "spi", "mdio", "modbus", "line", "mapped")
-FUNCTIONS: Final = frozenset({1, 2, 3, 4, 5, 6, 15, 16, 22, 24, 43})
+FUNCTIONS: Final = frozenset({1, 2, 3, 4, 5, 6, 15, 16, 22, 23, 24, 43})
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class RegisterRead:
         bits: how many coils or discrete inputs; None elsewhere.
         pec: the bus checks the packet error code of SMBus behind the data (it is not part of `size_bytes`).
         stop: I2C: the offset is written and ended with a stop; the read begins anew.
+        first: Modbus function 23: offset and data of registers that the device writes before it reads.
         shorter: a block may bring fewer bytes: the answer has zeros before them. Else it brings exactly so many.
     """
 
@@ -43,6 +44,7 @@ class RegisterRead:
     pec: bool = False
     stop: bool = False
     shorter: bool = False
+    first: tuple[int, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +262,9 @@ def as_object(transfer: Transfer) -> dict[str, Any]:
                 shown["stop"] = True
             if isinstance(transfer, RegisterRead) and transfer.shorter:
                 shown["shorter"] = True
+            if isinstance(transfer, RegisterRead) and transfer.first is not None:
+                at, data = transfer.first
+                shown["first"] = {"offset": f"{at:#06x}" if at > 0xFF else f"{at:#04x}", "data": data.hex()}
             if isinstance(transfer, RegisterRead):
                 return shown | {"size_bytes": transfer.size_bytes}
             return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
@@ -278,6 +283,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
     """
     match shown.get("do"):
         case "read":
+            first = shown.get("first")
             return RegisterRead(
                 int(shown["address"], 0),
                 Space(shown["space"]),
@@ -289,6 +295,7 @@ def from_object(shown: dict[str, Any]) -> Transfer:
                 shown.get("pec", False),
                 shown.get("stop", False),
                 shown.get("shorter", False),
+                None if first is None else (int(first["offset"], 0), bytes.fromhex(first["data"])),
             )
         case "write":
             return RegisterWrite(

@@ -4,7 +4,8 @@ Rules
 - A banked access is selector writes, the access, and the restoring writes, in this order, under one bus lock. A
   selector that already has its value is not written, except where a bank leaves its selectors as they are
   (`restore = "none"`): other accesses move those, so each access writes them. Restoring goes backwards. `known` holds
-  the values of the selectors that are not overwritten as a whole.
+  the values of the selectors that are not overwritten as a whole. A Modbus device with function 23 is told to select
+  and to read in one request, where what selects is words in a row: no other master comes in between.
 - A field update writes one whole value; the fields left alone get what `judge_update` says. Where a contract names
   addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear. A
   Modbus device with function 22 is told which bits to change, and merges them itself.
@@ -40,11 +41,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transfer of a plan; `register` is the one it is about."""
+    """One transfer of a plan; `register` is the one it is about, `selects` what selectors it sets before it reads."""
 
     role: Role
     register: str
     transfer: Transfer
+    selects: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,28 @@ def _banked(
         if afterwards != held[selector.register]:
             held[selector.register] = afterwards
             put(Role.RESTORE, selector.register, afterwards, restore)
-    return (*select, *accesses, *restore)
+    return (*_selecting(contract, select, accesses), *restore)
+
+
+def _selecting(contract: Contract, select: list[Step], accesses: list[Step]) -> list[Step]:
+    """The steps up to the last access; selected and read at once where the device can and the words are in a row.
+
+    Source: Modbus Application Protocol V1.1b3, 6.17: it writes before it reads.
+    """
+    modbus, read = contract.access.modbus, accesses[0].transfer
+    writes = [s.transfer for s in select if isinstance(s.transfer, RegisterWrite)]
+    offered = modbus is not None and 23 in modbus.functions and writes != []
+    if not offered or not isinstance(read, RegisterRead) or read.function != READ_FUNCTIONS[Space.HOLDING]:
+        return [*select, *accesses]
+    data = b"".join(w.data for w in writes)
+    ends = [w.offset + len(w.data) // 2 for w in writes]
+    apart = any(end != w.offset for end, w in zip(ends, writes[1:], strict=False))
+    if apart or any(w.function not in (6, 16) for w in writes):
+        return [*select, *accesses]
+    at_once = replace(read, function=23, first=(writes[0].offset, data))
+    values = [from_bytes(contract.registers[s.register], w.data) for s, w in zip(select, writes, strict=True)]
+    selects = tuple(zip((s.register for s in select), values, strict=True))
+    return [replace(accesses[0], transfer=at_once, selects=selects), *accesses[1:]]
 
 
 def _place(contract: Contract, address: int, offset: int, size_bytes: int) -> tuple[int, int]:

@@ -35,7 +35,7 @@ from hwtool_registers.buses.modbus_pdu import exception_answer
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
 from hwtool_sim.input_buffer import InputBuffer
-from hwtool_sim.spaces import block, line, merged, message, read_bits, write_bits
+from hwtool_sim.spaces import block, line, merged, message, read_bits, write_bits, written_and_read
 
 LOG_LENGTH: Final = 10_000
 
@@ -356,6 +356,8 @@ def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:
     if transfer.space is Space.BLOCK:
         return Confirmed(block(chip, transfer))
     offset = _whole_offset(chip, transfer)
+    if isinstance(transfer, RegisterRead) and transfer.first is not None:
+        return Confirmed(written_and_read(chip, transfer, *transfer.first))
     if isinstance(transfer, RegisterRead):
         return Confirmed(chip.read(transfer.space, offset, transfer.size_bytes))
     chip.write(transfer.space, offset, merged(chip, transfer) if transfer.function == 22 else transfer.data)

@@ -1,6 +1,6 @@
 """The slave's half of Modbus RTU: request frames become transfers, and what a chip said becomes reply frames. Pure.
 
-Functions 01 to 06, 15, 16, 22, 24, and of 43 the access to one object. A frame becomes the transfer that
+Functions 01 to 06, 15, 16, 22 to 24, and of 43 the access to one object. A frame becomes the transfer that
 hwtool_registers.plan would send for it, so that a chip answers the same on a line as on the simulated bus. Exceptions:
 01 for a function the chip has not, 02 for a place where it has nothing, 03 for a quantity it does not take.
 
@@ -24,6 +24,7 @@ MAX_READ_BITS: Final = 2000  # coils of one frame: 6.1
 MAX_WRITE_BITS: Final = 1968  # 6.11
 MAX_READ: Final = 125  # registers of one frame: 6.3
 MAX_WRITE: Final = 123  # 6.12
+MAX_WRITE_BEFORE_READ: Final = 121  # 6.17
 CONFORMITY: Final = 0x83  # extended identification, each object by itself (6.21)
 NO_SUCH_FUNCTION: Final = 0x01
 NO_SUCH_QUANTITY: Final = 0x03
@@ -43,6 +44,8 @@ def length_of(begun: bytes) -> int | None:
         return 7
     if begun[1] in (15, 16) and len(begun) > 6:
         return 9 + begun[6]
+    if begun[1] == 23 and len(begun) > 10:
+        return 13 + begun[10]
     return None
 
 
@@ -61,6 +64,8 @@ def request_in(frame: bytes, contract: Contract | None) -> RegisterRead | Regist
     if function == 24:
         at = int.from_bytes(body, "big")
         return _whole_asked(unit, Space.QUEUE, at, contract) if len(body) == 2 else NO_SUCH_QUANTITY
+    if function == 23:
+        return _both_asked(unit, body, offset_bytes)
     if function not in (1, 2, 3, 4, 5, 6, 15, 16, 22):
         return NO_SUCH_FUNCTION
     if len(body) < 4 or (function not in (15, 16) and len(body) != (6 if function == 22 else 4)):
@@ -97,6 +102,18 @@ def request_in(frame: bytes, contract: Contract | None) -> RegisterRead | Regist
             return RegisterWrite(unit, Space.HOLDING, offset, data, offset_bytes, 16, atomic)
 
 
+def _both_asked(unit: int, body: bytes, offset_bytes: int) -> RegisterRead | int:
+    """Registers to be written and others to be read behind it (6.17)."""
+    if len(body) < 9:
+        return NO_SUCH_QUANTITY
+    offset, size, at, written = (int.from_bytes(body[i : i + 2], "big") for i in (0, 2, 4, 6))
+    data = body[9:]
+    fits = 1 <= size <= MAX_READ and 1 <= written <= MAX_WRITE_BEFORE_READ
+    if not fits or body[8] != len(data) or len(data) != 2 * written:
+        return NO_SUCH_QUANTITY
+    return RegisterRead(unit, Space.HOLDING, offset, 2 * size, offset_bytes, 23, first=(at, data))
+
+
 def _whole_asked(unit: int, space: Space, at: int, contract: Contract | None) -> RegisterRead:
     """One object or queue, as long as the contract says that it may be."""
     registers = () if contract is None else contract.registers.values()
@@ -122,7 +139,7 @@ def replies_to(frame: bytes, taken: Taken) -> list[bytes]:
             elif function == 24:
                 shown = data[: 2 + 2 * int.from_bytes(data[:2], "big")]
                 reply = framed(frame[:2] + len(shown).to_bytes(2, "big") + shown)
-            elif function in (1, 2, 3, 4):
+            elif function in (1, 2, 3, 4, 23):
                 reply = framed(frame[:2] + bytes([len(data)]) + data)
             else:
                 reply = framed(frame[: 8 if function == 22 else 6])

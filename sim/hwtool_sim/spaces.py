@@ -93,6 +93,22 @@ def block(chip: Chip, transfer: RegisterRead | RegisterWrite) -> bytes:
     return b""
 
 
+def written_and_read(chip: Chip, transfer: RegisterRead, at: int, data: bytes) -> bytes:
+    """Write registers of Modbus, then read some, in one request: where either cannot be, neither is done.
+
+    Source: Modbus Application Protocol V1.1b3, 6.17.
+
+    Raises:
+        NotThere: nothing to be written or read at one of the places.
+    """
+    trial = Chip(chip.contract)
+    trial.values = dict(chip.values)
+    trial.write(Space.HOLDING, at, data)
+    trial.read(transfer.space, transfer.offset, transfer.size_bytes)
+    chip.write(Space.HOLDING, at, data)
+    return chip.read(transfer.space, transfer.offset, transfer.size_bytes)
+
+
 def merged(chip: Chip, transfer: RegisterWrite) -> bytes:
     """The word that a device writes which is told the bits to keep and those to set among the others.
 

@@ -152,6 +152,11 @@ def test_word_when_the_slave_merges_it_then_the_bits_kept_are_as_they_were(
     carried(peer, MERGED)
 
 
+def test_registers_when_written_and_read_in_one_request_then_the_slave_writes_first(peer: Peer) -> None:
+    at_once = RegisterRead(17, Space.HOLDING, 5, 6, 1, 23, first=(6, words(0x1234)))
+    carried(peer, [(at_once, words(15, 0x1234, 21)), (read(3, Space.HOLDING, 6, 2), words(0x1234))])
+
+
 @pytest.mark.parametrize(("number", "text"), [(0, b"nobody"), (1, b"slave")])
 def test_object_when_asked_for_by_its_number_then_its_text(
     peer: Peer, request: pytest.FixtureRequest, number: int, text: bytes

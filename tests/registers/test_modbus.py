@@ -23,6 +23,7 @@ WRITE = RegisterWrite(17, Space.HOLDING, 7, b"\x12\x34", 1, 6)
 MERGED = RegisterWrite(17, Space.HOLDING, 4, b"\x00\xf2\x00\x25", 1, 22)  # the example of 6.16
 OBJECT = RegisterRead(17, Space.OBJECT, 1, 8, 1, 43)
 QUEUE = RegisterRead(17, Space.QUEUE, 0x04DE, 8, 1, 24)  # the example of 6.18
+BOTH = RegisterRead(17, Space.HOLDING, 3, 12, 1, 23, first=(14, b"\x00\xff" * 3))  # the example of 6.17
 MULTI = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16, False)
 ATOMIC = RegisterWrite(17, Space.HOLDING, 8, b"\x00\x01\x00\x02", 1, 16, True)
 
@@ -40,6 +41,7 @@ FRAMES = [
     (MERGED, "1116000400f20025"),
     (OBJECT, "112b0e0401"),
     (QUEUE, "111804de"),
+    (BOTH, "1117 0003 0006 000e 0003 06 00ff00ff00ff"),
 ]
 
 
@@ -60,6 +62,11 @@ def test_request_when_framed_then_as_the_application_protocol_says(
         RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 248, 1, 16),
         RegisterWrite(17, Space.HOLDING, 5, b"\x00" * 2, 1, 22),
         RegisterRead(17, Space.OBJECT, 256, 8, 1, 43),
+        RegisterRead(17, Space.HOLDING, 3, 12, 1, 23),
+        RegisterRead(17, Space.HOLDING, 3, 12, 1, 23, first=(14, b"")),
+        RegisterRead(17, Space.HOLDING, 3, 12, 1, 23, first=(14, bytes(3))),
+        RegisterRead(17, Space.HOLDING, 3, 12, 1, 23, first=(14, bytes(244))),
+        RegisterRead(17, Space.HOLDING, 3, 252, 1, 23, first=(14, bytes(2))),
     ],
 )
 def test_request_when_no_frame_can_say_it_then_refused(transfer: RegisterRead | RegisterWrite) -> None:
@@ -88,6 +95,8 @@ ANSWERS: list[tuple[RegisterRead | RegisterWrite, bytes, type, str]] = [
     (QUEUE, framed(bytes.fromhex("11180004000201b81284")), Ambiguous, "no reply that holds a queue"),
     (QUEUE, framed(bytes.fromhex("1118000a0004" + 4 * "0001")), Confirmed, ""),
     (QUEUE, framed(bytes.fromhex("11180042 0020" + 32 * "0001")), Ambiguous, "no reply that holds a queue"),
+    (BOTH, framed(bytes.fromhex("11170c 00fe0acd00010003000d00ff")), Confirmed, ""),
+    (BOTH, framed(bytes.fromhex("111702 00fe")), Ambiguous, "2 data bytes came"),
     (READ, b"", Ambiguous, "fragment of 0"),
     (READ, b"\x11\x03\x04", Ambiguous, "fragment of 3"),
     (READ, framed(bytes.fromhex("11030400010002"))[:-1] + b"\x00", Ambiguous, "CRC error"),

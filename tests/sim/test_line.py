@@ -37,7 +37,7 @@ source = "the test"
 [access]
 [access.modbus]
 base = 0
-functions = [3, 4, 6, 16, 22, 24, 43]
+functions = [3, 4, 6, 16, 22, 23, 24, 43]
 max_registers = 10
 atomic_multi = true
 [defaults]
@@ -133,6 +133,7 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         READ_NEXT,
         RegisterRead(17, Space.OBJECT, 1, 12, 1, 43),
         RegisterRead(17, Space.QUEUE, 9, 8, 1, 24),
+        RegisterRead(17, Space.HOLDING, 5, 4, 1, 23, first=(6, b"\x00\x07")),
     ]
     serving.toy.values["QUEUE"] = 0x0002_0102_0304_0000
     serving.toy.values["PRODUCT"] = int.from_bytes(b"a toy", "big")
@@ -148,16 +149,17 @@ def test_line_when_the_products_master_asks_then_the_chip_answers_and_counts(ser
         Confirmed(b"\x0c\x4d"),
         Confirmed(bytes(7) + b"a toy"),
         Confirmed(b"\0\2\1\2\3\4\0\0"),
+        Confirmed(b"\x00\x4d\x00\x07"),
     ]
     assert answers == wanted
     assert serving.toy.executed == {
-        ("LEVEL", "read"): 2,
+        ("LEVEL", "read"): 3,
         ("LEVEL", "write"): 1,
         ("WIDE", "write"): 1,
         ("WIDE", "read"): 1,
         ("COUNT", "read"): 1,
-        ("NEXT", "write"): 1,
-        ("NEXT", "read"): 1,
+        ("NEXT", "write"): 2,
+        ("NEXT", "read"): 2,
         ("PRODUCT", "read"): 1,
         ("QUEUE", "read"): 1,
     }

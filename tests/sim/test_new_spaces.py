@@ -362,6 +362,16 @@ FRAMES: dict[str, tuple[str, Transfer | int]] = {
     "no such function": ("09 07 0002 0001", NO_SUCH_FUNCTION),
     "merged": ("09 16 0002 fff0 0005", RegisterWrite(9, Space.HOLDING, 2, b"\xff\xf0\x00\x05", 2, 22)),
     "merged, one mask": ("09 16 0002 fff0", NO_SUCH_QUANTITY),
+    "written and read": (
+        "09 17 0003 0002 000e 0001 02 00ff",
+        RegisterRead(9, Space.HOLDING, 3, 4, 2, 23, first=(14, b"\x00\xff")),
+    ),
+    "written and read, no data": ("09 17 0003 0002 000e 0000 00", NO_SUCH_QUANTITY),
+    "written and read, nothing read": ("09 17 0003 0000 000e 0001 02 00ff", NO_SUCH_QUANTITY),
+    "written and read, too many": ("09 17 0003 007e 000e 0001 02 00ff", NO_SUCH_QUANTITY),
+    "written and read, too many written": ("09 17 0003 0001 000e 007a f4" + 244 * "00", NO_SUCH_QUANTITY),
+    "written and read, length does not fit": ("09 17 0003 0002 000e 0001 04 00ff00ff", NO_SUCH_QUANTITY),
+    "written and read, cut off": ("09 17 0003 0002 000e 0001", NO_SUCH_QUANTITY),
     "a queue": ("09 18 0004", RegisterRead(9, Space.QUEUE, 4, 1, 2, 24)),
     "a queue and more": ("09 18 0004 00", NO_SUCH_QUANTITY),
     "an object": ("09 2b 0e 04 01", RegisterRead(9, Space.OBJECT, 1, 12, 2, 43)),
@@ -395,6 +405,8 @@ LENGTHS = {
     "one coil": ("0905", 8),
     "several, count not yet there": ("090f00020008", None),
     "several": ("090f0002000801", 10),
+    "written and read": ("09170003000200 0e000102", 15),
+    "written and read, count not yet there": ("09170003000200 0e0001", None),
     "unknown": ("0907", None),
 }
 

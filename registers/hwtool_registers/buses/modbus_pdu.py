@@ -1,9 +1,9 @@
 """What Modbus says whatever carries it: requests and replies without address and checksum, and the proof table. Pure.
 
-Functions 01 to 06, 15, 16, 22, 24, and of 43 the individual access to device identification (MEI 14, code 04). What the
-last two answer has a length of its own: the text is made as long as it may be by zeros before it, the words of a queue
-by zeros behind them; one that is longer yet is answered as it came. A protocol data unit is the function and its data;
-RTU puts the unit's address before it and a CRC behind, TCP a header with a transaction number before.
+Functions 01 to 06, 15, 16, 22 to 24, and of 43 the individual access to device identification (MEI 14, code 04). What
+43 and 24 answer has a length of its own: the text is made as long as it may be by zeros before it, the words of a
+queue by zeros behind them; one that is longer yet is answered as it came. A protocol data unit is the function and its
+data; RTU puts the unit's address before it and a CRC behind, TCP a header with a transaction number before.
 
 Source: Modbus Application Protocol V1.1b3, 6 (functions) and 7 (exceptions).
 """
@@ -61,16 +61,30 @@ def pdu_of(transfer: RegisterRead | RegisterWrite) -> bytes:
         case RegisterWrite(function=15, bits=int(bits)) if 1 <= bits <= 1968 and len(transfer.data) == (bits + 7) // 8:
             return head + bits.to_bytes(2, "big") + bytes([len(transfer.data)]) + transfer.data
         case RegisterRead(function=3 | 4) if transfer.size_bytes % 2 == 0 and 2 <= transfer.size_bytes <= 250:
-            return head + (transfer.size_bytes // 2).to_bytes(2, "big")
+            return head + _words(transfer.size_bytes)
+        case RegisterRead(function=23, first=(at, data)) if _fits_both(transfer.size_bytes, data):
+            return head + _words(transfer.size_bytes) + at.to_bytes(2, "big") + _words(len(data)) + _counted(data)
         case RegisterWrite(function=6) if len(transfer.data) == 2:
             return head + transfer.data
         case RegisterWrite(function=16) if len(transfer.data) % 2 == 0 and 2 <= len(transfer.data) <= 246:
-            size = len(transfer.data)
-            return head + (size // 2).to_bytes(2, "big") + bytes([size]) + transfer.data
+            return head + _words(len(transfer.data)) + _counted(transfer.data)
         case RegisterWrite(function=22) if len(transfer.data) == 4:
             return head + transfer.data
         case _:
             raise ValueError(f"no Modbus frame for {transfer}")
+
+
+def _fits_both(size_bytes: int, data: bytes) -> bool:
+    """Whether one request can write these and read so many: 121 registers at most, and 125 (6.17)."""
+    return size_bytes % 2 == len(data) % 2 == 0 and 2 <= size_bytes <= 250 and 2 <= len(data) <= 242
+
+
+def _words(size_bytes: int) -> bytes:
+    return (size_bytes // 2).to_bytes(2, "big")
+
+
+def _counted(data: bytes) -> bytes:
+    return bytes([len(data)]) + data
 
 
 def reply_bytes(transfer: RegisterRead | RegisterWrite, begun: bytes = b"") -> int:
