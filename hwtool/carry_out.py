@@ -21,7 +21,8 @@ from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import from_bytes, hexed
 from hwtool_registers.bus import Ambiguous, Rejected
-from hwtool_registers.plan import Role, confirmed_values, pieces_of
+from hwtool_registers.plan import confirmed_values, pieces_of
+from hwtool_registers.steps import Role
 
 FIRST_PAUSE_S: Final = 0.002
 LONGEST_PAUSE_S: Final = 0.05

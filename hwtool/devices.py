@@ -24,7 +24,8 @@ from hwtool_contracts.model import Contract, Group, Register, Space
 from hwtool_contracts.places import find_place, overlapping
 from hwtool_registers.bits import extract, from_bytes, hexed, to_bytes
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
-from hwtool_registers.plan import Plan, Role, Step, pieces_of, plan_block_read, plan_read, selectors, write_transfers
+from hwtool_registers.plan import pieces_of, plan_block_read, plan_read, selectors, write_transfers
+from hwtool_registers.steps import Plan, Role, Step
 
 T = TypeVar("T")
 MOST_REMEMBERED: Final = 10_000

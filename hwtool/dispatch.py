@@ -18,7 +18,7 @@ from hwtool.prepare import SafePart, looked_at_again
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.model import BusyRetry
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected
-from hwtool_registers.plan import Plan, Role, Step
+from hwtool_registers.steps import Plan, Role, Step
 
 Between = Callable[[list[bytes]], Awaitable[str | None]]
 BUSY: Final = frozenset({"address-nack", "modbus-exception-06"})  # proofs that a device was there and busy

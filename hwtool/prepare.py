@@ -35,7 +35,6 @@ from hwtool_contracts.places import find_place, find_register, gate_of
 from hwtool_registers.bits import extract, hexed
 from hwtool_registers.bus import as_object
 from hwtool_registers.plan import (
-    Plan,
     plan_alias_write,
     plan_block_write,
     plan_merged_write,
@@ -45,6 +44,7 @@ from hwtool_registers.plan import (
     updated_value,
     with_confirmation,
 )
+from hwtool_registers.steps import Plan
 from hwtool_registers.value import as_text
 
 DEFAULT_WINDOW_MS: Final = 250

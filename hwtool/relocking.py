@@ -18,7 +18,8 @@ from hwtool.state import Daemon
 from hwtool.steps import ResolvedSequence
 from hwtool_contracts.errors import DomainError
 from hwtool_registers.bus import from_object
-from hwtool_registers.plan import Plan, Role, Step, plan_write
+from hwtool_registers.plan import plan_write
+from hwtool_registers.steps import Plan, Role, Step
 from hwtool_store import operations
 from hwtool_store.operations import OpRow
 

@@ -1236,7 +1236,7 @@ MUTANTS = [
         "        # it may have waited",
         "tests/hwtool/test_probing.py"),
     Mutant("a refusal by a bus that may repeat proves nothing", "hwtool/worker.py",
-        "        if not self.spec.may_repeat or",
+        "        if not self.may_repeat or",
         "        if True or",
         "tests/hwtool/test_repeating_bus.py"),
     Mutant("a model is no real part", "contracts/hwtool_contracts/model.py",

@@ -18,7 +18,7 @@ from hwtool.resolve import Resolved
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bus import Answer, Confirmed, RegisterRead, RegisterWrite, Transfer
-from hwtool_registers.plan import Plan
+from hwtool_registers.steps import Plan
 from hwtool_sim.bus import SimBus
 from hwtool_sim.faults import FaultKind
 from hwtool_store import operations

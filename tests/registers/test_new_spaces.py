@@ -26,7 +26,6 @@ from hwtool_registers.bits import Layout, from_bytes, insert, to_bytes
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer, as_object, from_object
 from hwtool_registers.crc import crc8, with_crc, without_crc
 from hwtool_registers.plan import (
-    Plan,
     pieces_of,
     plan_alias_write,
     plan_block_read,
@@ -36,6 +35,7 @@ from hwtool_registers.plan import (
     selectors,
     updated_value,
 )
+from hwtool_registers.steps import Plan
 from hwtool_registers.value import Slot, ValueFault, as_text, decode, encode
 
 HEAD = 'schema = 1\npart = "toy"\nvendor = "nobody"\ntitle = "a toy"\nsource = "the test"\n'

@@ -13,7 +13,6 @@ from hwtool_contracts.native import parse_contract
 from hwtool_registers.bits import extract
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer, as_object, from_object
 from hwtool_registers.plan import (
-    Plan,
     pieces_of,
     plan_block_read,
     plan_block_write,
@@ -22,6 +21,7 @@ from hwtool_registers.plan import (
     selectors,
     updated_value,
 )
+from hwtool_registers.steps import Plan
 
 UART, GPIO, METER = bundled("sc16is750"), bundled("mcp23017"), bundled("sdm120")
 

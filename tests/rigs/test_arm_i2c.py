@@ -20,7 +20,8 @@ from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Contract, Register, Space
 from hwtool_registers.bits import from_bytes
 from hwtool_registers.bus import Message, RegisterRead, RegisterWrite, Transfer, as_object
-from hwtool_registers.plan import Plan, pieces_of, plan_read, plan_write
+from hwtool_registers.plan import pieces_of, plan_read, plan_write
+from hwtool_registers.steps import Plan
 from tests.rigs import arm
 from tests.rigs.arm import FIRST, SECOND, THIRD
 from tests.rigs.wire import Part
