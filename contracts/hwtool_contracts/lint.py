@@ -39,10 +39,11 @@ class Complaint:
 def complaints(imported: Imported) -> list[Complaint]:
     """Everything, in the order of the map: the importer's notices first."""
     notices = [Complaint(n.rule, n.place, f"{n.found}; made of it: {n.made}") for n in imported.notices]
-    return [*notices, *_of_map(imported.contract)]
+    return [*notices, *of_contract(imported.contract)]
 
 
-def _of_map(contract: Contract) -> Iterator[Complaint]:
+def of_contract(contract: Contract) -> Iterator[Complaint]:
+    """What is odd in what a contract says, whoever made it."""
     for register in contract.registers.values():
         if register.access.readable:
             yield from _too_harmless(register)

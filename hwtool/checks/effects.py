@@ -8,31 +8,14 @@ under one key it is executed once; another value is a conflict; a lost reply is 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from hwtool.checks.rig import OPERATOR, Check, Rig
-from hwtool.devices import Device
+from hwtool.checks.samples import Sample, sample_of
 from hwtool_contracts.effects import ReadEffect, WriteEffect
 from hwtool_contracts.judge import ReadJudgement, Refused
-from hwtool_contracts.judge_write import UpdateJudgement, judge_number, judge_update, judge_write
-from hwtool_contracts.model import Encoding, Field, Register
-from hwtool_registers.bits import extract
-from hwtool_registers.value import as_float
-from hwtool_sim.chip import Chip
+from hwtool_contracts.model import Register
 from hwtool_sim.faults import Fault, FaultKind
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A write of one effect: the request, another one of the same register, and how many transfers it is."""
-
-    device: str
-    register: Register
-    effect: WriteEffect
-    method: str
-    params: dict[str, Any]
-    other: dict[str, Any]
 
 
 def read_samples(rig: Rig) -> Iterator[tuple[str, Register, str]]:
@@ -58,57 +41,10 @@ def write_samples(rig: Rig) -> Iterator[Sample]:
                 effect = (part or register).write.effect
                 if (name, effect) in seen:
                     continue
-                sample = _sample(name, device, register, part, rig.chip(name))
-                if sample is not None:
+                found = sample_of(name, device, register, part, rig.chip(name).values[register.name])
+                if found is not None:
                     seen.add((name, effect))
-                    yield sample
-
-
-def _sample(name: str, device: Device, register: Register, part: Field | None, chip: Chip) -> Sample | None:
-    """A request that writes this field, or this register, with something new, if its contract allows one."""
-    if not register.access.writable or (part is not None and (not part.access.writable or part.reserved is not None)):
-        return None
-    if part is None and register.fields:
-        return None
-    contract = device.contract
-    if any(a.register == register.name and (part is None or a.field == part.name) for a in contract.assumes):
-        return None
-    full = f"{name}.{register.name}"
-    updated = None if part is None else judge_update(contract, register, frozenset({part.name}))
-    # what cannot be read is updated only once it has been written as a whole
-    if part is not None and isinstance(updated, UpdateJudgement) and not updated.shadow:
-        value = 0 if part.write.effect is WriteEffect.ZERO_TO_CLEAR else 1
-        if part.write.effect is WriteEffect.STORE:
-            value = extract(chip.values[register.name], part) ^ 1
-        shifted = value << part.lsb
-        if isinstance(judge_write(contract, register, shifted, frozenset({part.name})), Refused):
-            return None
-        params: dict[str, Any] = {"register": full, "fields": {part.name: value}}
-        other: dict[str, Any] = {"register": full, "fields": {part.name: value ^ 1}}
-        return Sample(name, register, part.write.effect, "reg.update", params, other)
-    allowed = [v for v in _candidates(register, part) if _allowed(device, register, v)]
-    values = [v for v in allowed if v != chip.values[register.name]] or allowed
-    if len(values) < 2:
-        return None
-    effect = (part or register).write.effect
-    one, two = values[:2]
-    params, other = {"register": full, "value": hex(one)}, {"register": full, "value": hex(two)}
-    return Sample(name, register, effect, "reg.write", params, other)
-
-
-def _allowed(device: Device, register: Register, value: int) -> bool:
-    is_float = register.quantity.encoding is Encoding.FLOAT32
-    if is_float and judge_number(register, as_float(Encoding.FLOAT32, value)) is not None:
-        return False
-    return not isinstance(judge_write(device.contract, register, value), Refused)
-
-
-def _candidates(register: Register, part: Field | None) -> list[int]:
-    if part is not None:
-        return [1 << part.lsb, (1 << part.lsb) | 1]
-    if register.quantity.encoding is Encoding.FLOAT32:
-        return [0x42C80000, 0x42700000, 0x42A00000, 0x40000000, 0x3F800000, 0x40400000]  # 100, 60, 80, 2, 1, 3
-    return [1, 2, 3]
+                    yield found
 
 
 async def effects(rig: Rig) -> AsyncIterator[Check]:

@@ -54,7 +54,7 @@ class Rig:
         self._keys += 1
         return f"check-{self._keys:06d}"
 
-    async def call(self, method: str, caller: Caller = AGENT, **params: Any) -> Result:
+    async def call(self, method: str, caller: Caller = AGENT, /, **params: Any) -> Result:
         """One request."""
         return await self.engine.call(caller, method, params)
 

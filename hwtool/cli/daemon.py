@@ -145,11 +145,18 @@ def sim(board: Path, socket_: str | None) -> None:
 
 
 @click.command()
+@click.option("--board", type=click.Path(path_type=Path), help="Check this board; without it, the simulated bench.")
+@click.option("--junit", type=click.Path(path_type=Path), help="With --board: also write JUnit XML there.")
+@click.option("--html", type=click.Path(path_type=Path), help="With --board: also write a page there.")
 @json_option
-def check(as_json: bool) -> None:
-    """Run the safety checks on the simulated bench and count what reaches the devices."""
+def check(board: Path | None, junit: Path | None, html: Path | None, as_json: bool) -> None:
+    """Run the safety checks on simulated chips and count what reaches them; no device is touched."""
     from hwtool.checks.run import run_checks
 
+    if board is not None:
+        sys.exit(_check_board(board, junit, html, as_json))
+    if junit is not None or html is not None:
+        complain("--junit and --html need --board: the bench's own checks are told as lines or --json", 2)
     outcome = run_checks()
     if as_json:
         click.echo(json.dumps(outcome.as_object()))
@@ -157,6 +164,26 @@ def check(as_json: bool) -> None:
         for line in outcome.lines():
             click.echo(line)
     sys.exit(0 if outcome.passed else 1)
+
+
+def _check_board(path: Path, junit: Path | None, html: Path | None, as_json: bool) -> int:
+    """Check a user's board; the exit code: 0 passed, 1 something failed, 2 nothing could be checked."""
+    from hwtool.checks import shown
+    from hwtool.checks.board import check_board
+
+    report = check_board(loaded_from(path))
+    for target, text in ((junit, shown.junit), (html, shown.page)):
+        if target is not None:
+            try:
+                target.write_text(text(report), encoding="utf-8")
+            except OSError as error:
+                complain(f"{target} cannot be written: {error.strerror or error}", 2)
+    if as_json:
+        click.echo(json.dumps(report.as_object()))
+    else:
+        for line in shown.lines(report):
+            click.echo(line)
+    return 0 if report.passed else 1
 
 
 @click.command()

@@ -10,6 +10,7 @@ Counters: one execution is one register access that the chip took part in, whate
 
 from __future__ import annotations
 
+import copy
 import difflib
 import secrets
 from collections import Counter, deque
@@ -97,6 +98,7 @@ class Chip:
         sent: what was pushed into registers whose write pushes, oldest first.
         executed: executions by (register, "read" | "write").
         foreign: register writes by another master, likewise; these are not in `executed`.
+        stuck: by register, bits (a mask) that stay at a value whatever is written.
         pulses: how often a pulse, command or self-clearing bit fired, by register.
         nonce: changes with every reset; the evidence of a restart.
         memories: by name; they outlast a reset.
@@ -118,6 +120,7 @@ class Chip:
         self.executed: Counter[tuple[str, str]] = Counter()
         self.foreign: Counter[tuple[str, str]] = Counter()
         self.pulses: Counter[str] = Counter()
+        self.stuck: dict[str, tuple[int, int]] = {}
         self._levels: dict[str, list[tuple[int, str]]] = {}
         for register in contract.registers.values():
             place = None if register.read.level is None else find_place(contract, register.read.level, register)
@@ -131,6 +134,11 @@ class Chip:
                 for cell in range(door.first, door.first + len(cells(contract, register))):
                     self._at.setdefault((register.space, cell), []).append(door)
         self.reset()
+
+    def copied(self) -> Chip:
+        """Another one in the same state; what never changes is shared."""
+        shared = (self.contract, self._levels, self._at)
+        return copy.deepcopy(self, {id(s): s for s in shared})
 
     def reset(self) -> None:
         """Power-on: reset values where the contract states them, else zero, then what the maker fills in.
@@ -523,6 +531,8 @@ class Chip:
         loose = register.mask & ~covered & touched
         if loose:
             self._write_bits(register, register.write, raw, loose, 0)
+        bits, value = self.stuck.get(register.name, (0, 0))
+        self.values[register.name] = self.values[register.name] & ~bits | value
         if not register.width_bits:  # a bare opcode: that it came is all there is
             self._set_off(register.write)
             self._fire(register, register.write)
@@ -557,6 +567,7 @@ class Chip:
                 held |= acting
             case WriteEffect.LOCK:
                 held |= raw & mask
+                self._mirror(register, spec, raw & mask, raw & mask)
             case WriteEffect.ONE_TO_TOGGLE | WriteEffect.ZERO_TO_TOGGLE:
                 held ^= acting
             case WriteEffect.WRITE_ONCE:

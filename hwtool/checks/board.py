@@ -1,0 +1,142 @@
+"""The checks of a user's board: each guarantee at each register, on simulated chips made from the same contracts."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hwtool.checks import reads, writes
+from hwtool.checks.findings import Finding, Outcome, Report
+from hwtool.checks.samples import Sample, sample_of
+from hwtool.checks.simulated import OwnTime, simulated
+from hwtool.checks.stand import Broken, NotApplicable, Remembered, Stand, ensure
+from hwtool.config import Board
+from hwtool.engine import Engine
+from hwtool_contracts.lint import of_contract
+from hwtool_contracts.model import Field, Register
+
+IN_MEMORY: Final = Path("/dev/shm")  # a store of the checks outlives nothing, and syncs to nothing
+
+
+async def _judged(
+    stand: Stand, device: str, place: str, effect: str, guarantee: str, body: Callable[[], Awaitable[str]]
+) -> Finding:
+    """One case on a fresh chip."""
+    try:
+        await stand.fresh(device)
+        return Finding(place, effect, guarantee, Outcome.HELD, await body())
+    except NotApplicable as why:
+        return Finding(place, effect, guarantee, Outcome.NOT_APPLICABLE, str(why))
+    except Broken as why:
+        return Finding(place, effect, guarantee, Outcome.FAILED, str(why), stand.timeline(device))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the case did not hold, and the others go on
+        told = "".join(traceback.format_exception_only(error)).strip()
+        return Finding(place, effect, guarantee, Outcome.FAILED, told, stand.timeline(device))
+
+
+async def _of_reads(stand: Stand, device: str, register: Register) -> AsyncIterator[Finding]:
+    place = f"{device}.{register.name}"
+    effect, kept = reads.guarantees_of(stand, device, register)
+    if not kept:
+        yield Finding(place, "read", "clean", Outcome.NOT_APPLICABLE, "its contract lets nobody read it")
+    for name, guarantee in kept.items():
+        yield await _judged(stand, device, place, f"read {effect}", name, partial(guarantee, stand, device, register))
+
+
+def _samples(stand: Stand, device: str, register: Register) -> list[tuple[Field | None, Sample]]:
+    found = []
+    held = stand.chip(device).values[stand.named(device, register.name)]
+    for part in (*register.fields.values(), None):
+        sample = sample_of(device, stand.device(device), register, part, held)
+        if sample is not None:
+            found.append((part, sample))
+    return found
+
+
+async def _of_writes(stand: Stand, device: str, register: Register) -> AsyncIterator[Finding]:
+    await stand.fresh(device)
+    samples = _samples(stand, device, register)
+    if not samples:
+        told = "no value was found that its contract lets be written"
+        yield Finding(f"{device}.{register.name}", "write", "done", Outcome.NOT_APPLICABLE, told)
+    for part, sample in samples:
+        place = f"{device}.{register.name}" + ("" if part is None else f".{part.name}")
+        for name, guarantee in writes.GUARANTEES.items():
+            body = partial(_written, stand, sample, part, guarantee)
+            yield await _judged(stand, device, place, f"write {sample.effect.value}", name, body)
+
+
+async def _written(stand: Stand, sample: Sample, part: Field | None, guarantee: writes.Guarantee) -> str:
+    writes.prepare(stand, sample, part)
+    return await guarantee(stand, sample, part)
+
+
+def _of_contract(stand: Stand, device: str) -> list[Finding]:
+    """What the lint of the contract says, as findings."""
+    return [
+        Finding(f"{device}.{found.place}", found.rule, "loads_well", Outcome.FAILED, found.text)
+        for found in of_contract(stand.device(device).contract)
+    ]
+
+
+async def _kept(stand: Stand, remembered: list[Remembered]) -> AsyncIterator[Finding]:
+    """What another life of the daemon answers."""
+    for one in remembered:
+        device = one.place.partition(".")[0]
+        yield await _judged(stand, device, one.place, one.effect, "value_kept", partial(_answered, stand, device, one))
+
+
+async def _answered(stand: Stand, device: str, one: Remembered) -> str:
+    before = sum(stand.chip(device).executed.values())
+    again = await stand.effect(one.method, **one.params)
+    more = sum(stand.chip(device).executed.values()) - before
+    ensure(more == 0, f"{more} executed after the restart")
+    ensure(again.replayed and again.values == one.result.values, "answered otherwise after the restart")
+    return "replayed after a restart, 0 executed"
+
+
+async def _run(board: Board, directory: Path, told: Callable[[Finding], None]) -> Report:
+    time = OwnTime()
+    report = Report(board.name)
+
+    def add(finding: Finding) -> None:
+        report.findings.append(finding)
+        told(finding)
+
+    stand_on = simulated(board)
+    engine = await Engine.start(stand_on, directory, time, allow_unsafe=True)
+    try:
+        stand = Stand(engine, time)
+        for name in engine.daemon.devices:
+            for finding in _of_contract(stand, name):
+                add(finding)
+            for register in stand.device(name).contract.registers.values():
+                if register.access.readable:
+                    async for finding in _of_reads(stand, name, register):
+                        add(finding)
+                if register.access.writable:
+                    async for finding in _of_writes(stand, name, register):
+                        add(finding)
+            await stand.fresh(name)
+        remembered = stand.remembered
+    finally:
+        await engine.close()
+    engine = await Engine.start(stand_on, directory, time, allow_unsafe=True)
+    try:
+        async for finding in _kept(Stand(engine, time), remembered):
+            add(finding)
+    finally:
+        await engine.close()
+    return report
+
+
+def check_board(board: Board, told: Callable[[Finding], None] = lambda _: None) -> Report:
+    """Check a board; `told` hears of each finding as it comes."""
+    place = IN_MEMORY if IN_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="hwtool-check-", dir=place) as directory:
+        return asyncio.run(_run(board, Path(directory), told))

@@ -1,0 +1,90 @@
+"""What a lost request or reply must lead to, whatever the access: told, held, and settled by what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hwtool.checks.rig import OPERATOR
+from hwtool.checks.stand import NotApplicable, Stand, ensure
+from hwtool_contracts.messages import Result
+from hwtool_contracts.model import Register
+from hwtool_sim.faults import FaultKind
+
+# verdicts that say "it did not happen", and those that say "it did"
+NOT_DONE: Final = frozenset({"not_applied"})
+DONE: Final = frozenset({"applied"})
+
+
+async def _lost(stand: Stand, device: str, kind: FaultKind, method: str, params: dict[str, Any], key: str) -> Result:
+    await stand.lose(kind, device, method, **params)
+    told = await stand.effect(method, **params, key=key)
+    if stand.bus(device).faults and stand.bus(device).faults[0].times:
+        stand.bus(device).faults = []
+        raise NotApplicable(f"the loss never struck: {told.summary}")
+    return told
+
+
+async def loss_told(
+    stand: Stand, device: str, register: Register, access: str, method: str, params: dict[str, Any]
+) -> str:
+    """A lost reply is told as unknown, and no retry executes it again."""
+    key = stand.key()
+    with stand.counting(device, register.name, access) as executed:
+        first = await _lost(stand, device, FaultKind.REPLY_LOST, method, params, key)
+        for _ in range(2):
+            await stand.effect(method, **params, key=key)
+        await stand.engine.rules_done(stand.device(device))
+        await stand.effect(method, **params, key=key)
+    ensure(not first.ok and first.effects == "unknown", f"told {first.status}, effects {first.effects}")
+    ensure(executed[0] <= 1, f"{executed[0]} executed of one request whose reply was lost")
+    return f"{executed[0]} executed, told {(first.error or {}).get('code')}"
+
+
+async def unknown_held(
+    stand: Stand, device: str, register: Register, access: str, method: str, params: dict[str, Any]
+) -> str:
+    """While its outcome is unknown the device takes no other effect."""
+    await _lost(stand, device, FaultKind.REPLY_LOST, method, params, stand.key())
+    await stand.engine.rules_done(stand.device(device))  # until then the bus is shut to everybody
+    if stand.device(device).unknown_op is None:
+        raise NotApplicable("a rule settled it at once")
+    with stand.counting(device, register.name, access) as executed:
+        other = await stand.effect(method, **params, key=stand.key())
+    code = (other.error or {}).get("code")
+    ensure(executed[0] == 0 and code == "held", f"{code}, {executed[0]} executed")
+    return f"{code}, 0 executed"
+
+
+async def settled_truly(
+    stand: Stand,
+    device: str,
+    register: Register,
+    access: str,
+    method: str,
+    params: dict[str, Any],
+    prepare: Callable[[], object],
+) -> str:
+    """What a rule settles is what the device has counted; else a person does. Request lost, then reply lost."""
+    told = []
+    for kind in (FaultKind.REQUEST_LOST, FaultKind.REPLY_LOST):
+        await stand.fresh(device)
+        prepare()
+        key = stand.key()
+        with stand.counting(device, register.name, access) as executed:
+            first = await _lost(stand, device, kind, method, params, key)
+            await stand.engine.rules_done(stand.device(device))
+        final = await stand.call("op.get", OPERATOR, key=key)
+        if stand.device(device).unknown_op is not None:
+            by = "a person"
+            done = await stand.call("op.settle", OPERATOR, id=first.id, verdict="abandoned", reason="safety check")
+            ensure(done.ok or stand.device(device).unknown_op is None, f"a person could not settle it: {done.summary}")
+        else:
+            by = f"a rule: {final.verdict}"
+            claims = final.verdict in DONE and final.effects == "applied"
+            ensure(not (claims and executed[0] == 0), f"settled as {final.verdict}, and it was never executed")
+            denies = final.verdict in NOT_DONE and final.effects == "none"
+            ensure(not (denies and executed[0] > 0), f"settled as {final.verdict}, and it was executed")
+        ensure(stand.device(device).unknown_op is None, "the device stays held")
+        told.append(f"{kind.value.replace('_', ' ')}: {executed[0]} executed, by {by}")
+    return "; ".join(told)

@@ -1,0 +1,153 @@
+"""What each read must keep, checked on one register: the guarantees of reads, as functions of the stand.
+
+Each answers what was counted. Deleting what a guarantee stands for in the daemon has to make one of them fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
+from hwtool.checks.rig import OPERATOR
+from hwtool.checks.stand import NotApplicable, Stand, ensure
+from hwtool_contracts.judge import ReadJudgement, Refused
+from hwtool_contracts.model import Register
+
+Guarantee = Callable[[Stand, str, Register], Awaitable[str]]
+POLL_MS: Final = 10
+
+
+def _judged(stand: Stand, device: str, register: Register) -> ReadJudgement:
+    judged = stand.device(device).judge((register,))
+    if isinstance(judged, Refused):
+        raise NotApplicable(f"its contract lets nobody read it: {judged.message}")
+    return judged
+
+
+def _prepare(stand: Stand, device: str, register: Register) -> str:
+    stand.open_gates(device, _judged(stand, device, register).gates, register)
+    stand.fill(device, register)
+    return f"{device}.{register.name}"
+
+
+async def clean(stand: Stand, device: str, register: Register) -> str:
+    """A clean read is executed once each time, and changes nothing."""
+    full = _prepare(stand, device, register)
+    first = await stand.call("reg.read", OPERATOR, registers=[full])
+    if not first.ok:
+        raise NotApplicable(f"not read: {first.summary}")
+    chip = stand.chip(device)
+    before, writes = dict(chip.values), sum(n for (_, access), n in chip.executed.items() if access == "write")
+    with stand.counting(device, register.name, "read") as executed:
+        again = [await stand.call("reg.read", OPERATOR, registers=[full]) for _ in range(2)]
+    ensure(all(r.ok for r in again), f"read once, then not: {again[-1].summary}")
+    contract = stand.device(device).contract
+    selects = any(s.register == register.name for bank in contract.banks.values() for s in bank.select)
+    # a selector is read for the banks, too; a memory counts as a whole
+    ensure(executed[0] in (0, 2) or selects, f"{executed[0]} executions of two reads")
+    moved = [name for name, value in chip.values.items() if value != before[name]]
+    ensure(not moved, f"a clean read moved {', '.join(moved)}")
+    more = sum(n for (_, access), n in chip.executed.items() if access == "write") - writes
+    return f"{executed[0]} executed, nothing moved, {more} writes to select it"
+
+
+async def refused_as_clean(stand: Stand, device: str, register: Register) -> str:
+    """A read with an effect is refused as a clean one, and nothing is sent."""
+    full = _prepare(stand, device, register)
+    before = dict(stand.chip(device).values)
+    with stand.counting(device, register.name, "read") as executed:
+        told = await stand.call("reg.read", OPERATOR, registers=[full])
+    ensure(not told.ok and executed[0] == 0, f"{told.status}, {executed[0]} executed")
+    ensure(stand.chip(device).values == before, "the chip changed")
+    return f"{(told.error or {}).get('code')}, 0 executed"
+
+
+async def not_dumped(stand: Stand, device: str, register: Register) -> str:
+    """A dump leaves it out."""
+    _prepare(stand, device, register)
+    with stand.counting(device, register.name, "read") as executed:
+        dump = await stand.call("device.dump", OPERATOR, device=device)
+    if not dump.ok:
+        raise NotApplicable(f"no dump: {dump.summary}")
+    ensure(executed[0] == 0, f"a dump executed it {executed[0]} times")
+    return "0 executed by a dump"
+
+
+async def not_polled(stand: Stand, device: str, register: Register) -> str:
+    """Nothing waits for a value by reading it again and again."""
+    full = _prepare(stand, device, register)
+    step = {"do": "wait_until", "register": full, "equals": 0, "timeout_ms": POLL_MS, "interval_ms": 1}
+    with stand.counting(device, register.name, "read") as executed:
+        told = await stand.call("sequence.run", OPERATOR, steps=[step], key=stand.key())
+    ensure(not told.ok and executed[0] == 0, f"{told.status}, {executed[0]} executed")
+    return f"{(told.error or {}).get('code')}, 0 executed"
+
+
+async def once(stand: Stand, device: str, register: Register) -> str:
+    """Three times under one key it is executed once, and answers the same."""
+    full, key = _prepare(stand, device, register), stand.key()
+    with stand.counting(device, register.name, "read") as executed:
+        first = await stand.done_undisturbed("reg.read_effectful", register=full, key=key)
+        again = [await stand.effect("reg.read_effectful", register=full, key=key) for _ in range(2)]
+    ensure(executed[0] == 1, f"{executed[0]} executed")
+    ensure(all(r.replayed and r.values == first.values for r in again), "the repeats answer something else")
+    stand.remember(full, "read", "reg.read_effectful", {"register": full, "key": key}, first)
+    return "1 executed, replayed twice"
+
+
+async def other_request(stand: Stand, device: str, register: Register) -> str:
+    """The same key with another request is refused, and nothing is sent."""
+    full, key = _prepare(stand, device, register), stand.key()
+    await stand.done_undisturbed("reg.read_effectful", register=full, key=key)
+    with stand.counting(device, register.name, "read") as executed:
+        other = await stand.effect("reg.write", register=full, value=0, key=key)
+    code = (other.error or {}).get("code")
+    if code in ("invalid", "not_found"):
+        raise NotApplicable("no other request can be made of it")
+    ensure(code == "key_conflict" and executed[0] == 0, f"{code}, {executed[0]} executed")
+    return f"{code}, 0 executed"
+
+
+async def told_when_lost(stand: Stand, device: str, register: Register) -> str:
+    """A lost reply is told as unknown, and no retry executes it again."""
+    full = _prepare(stand, device, register)
+    return await loss_told(stand, device, register, "read", "reg.read_effectful", {"register": full})
+
+
+async def held_when_unknown(stand: Stand, device: str, register: Register) -> str:
+    """While its outcome is unknown the device takes no other effect."""
+    full = _prepare(stand, device, register)
+    if _judged(stand, device, register).closes_as_lost:
+        raise NotApplicable("nobody has said what it does: its loss is told and closed, and nothing is held")
+    return await unknown_held(stand, device, register, "read", "reg.read_effectful", {"register": full})
+
+
+async def settled(stand: Stand, device: str, register: Register) -> str:
+    """What a rule settles is what the device has counted; else a person does."""
+    params = {"register": _prepare(stand, device, register)}
+    again = partial(_prepare, stand, device, register)
+    return await settled_truly(stand, device, register, "read", "reg.read_effectful", params, again)
+
+
+CLEAN: Final[Mapping[str, Guarantee]] = {"clean": clean}
+EFFECTFUL: Final[Mapping[str, Guarantee]] = {
+    "refused_as_clean": refused_as_clean,
+    "not_dumped": not_dumped,
+    "not_polled": not_polled,
+    "once": once,
+    "other_request": other_request,
+    "loss_told": told_when_lost,
+    "unknown_held": held_when_unknown,
+    "settled_truly": settled,
+}
+
+
+def guarantees_of(stand: Stand, device: str, register: Register) -> tuple[str, Mapping[str, Guarantee]]:
+    """The effects of a register's read as one word, and what it must keep; nothing, where nobody may read it."""
+    judged = stand.device(device).judge((register,))
+    if isinstance(judged, Refused):
+        return "refused", {}
+    words = "+".join(sorted(e.value for e in judged.effects))
+    return words, CLEAN if judged.clean else EFFECTFUL

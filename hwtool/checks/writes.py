@@ -1,0 +1,203 @@
+"""What each write must keep, checked on one register or field: the guarantees of writes, as functions of the stand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
+from hwtool.checks.rig import AGENT, OPERATOR
+from hwtool.checks.samples import Sample
+from hwtool.checks.stand import NotApplicable, Stand, ensure
+from hwtool_contracts.effects import WriteEffect
+from hwtool_contracts.judge import Refused
+from hwtool_contracts.judge_write import WriteJudgement, judge_write
+from hwtool_contracts.model import Field
+
+Guarantee = Callable[[Stand, Sample, Field | None], Awaitable[str]]
+
+
+def _judged(stand: Stand, sample: Sample, part: Field | None) -> WriteJudgement | Refused:
+    """What the contract says of the sample."""
+    contract = stand.device(sample.device).contract
+    if "value" in sample.params:
+        return judge_write(contract, sample.register, int(sample.params["value"], 0))
+    if part is None:
+        raise NotApplicable("neither a value nor a field")
+    value = part.placed(sample.params["fields"][part.name])
+    return judge_write(contract, sample.register, value, frozenset({part.name}))
+
+
+def prepare(stand: Stand, sample: Sample, part: Field | None) -> None:
+    """Open what a write needs open."""
+    judged = _judged(stand, sample, part)
+    if not isinstance(judged, Refused):
+        stand.open_gates(sample.device, judged.gates, sample.register)
+
+
+def _approval(stand: Stand, sample: Sample, part: Field | None) -> bool:
+    judged = _judged(stand, sample, part)
+    return not isinstance(judged, Refused) and bool(judged.approval)
+
+
+def _wanted(sample: Sample, part: Field | None) -> int | None:
+    """What the device must hold afterwards, of plain stores."""
+    if sample.effect is not WriteEffect.STORE:
+        return None
+    if part is None:
+        return int(sample.params["value"], 0)
+    return int(sample.params["fields"][part.name]) if "fields" in sample.params else None
+
+
+async def done(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """A write is done, and the device holds what was asked for."""
+    with stand.counting(sample.device, sample.register.name, "write") as executed:
+        told = await stand.done_undisturbed(sample.method, **sample.params, key=stand.key())
+    ensure(executed[0] >= 1 or told.verdict == "satisfied", f"{told.verdict}, and nothing was executed")
+    held = stand.chip(sample.device).values[stand.named(sample.device, sample.register.name)]
+    wanted = _wanted(sample, part)
+    now = held if part is None else part.taken(held)
+    if wanted is not None and sample.register.write.commit_by is None:
+        ensure(now == wanted, f"it holds {now:#x}, asked for was {wanted:#x}")
+    return f"{told.verdict}, {executed[0]} executed"
+
+
+async def once(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """Three times under one key it is executed once."""
+    key = stand.key()
+    with stand.counting(sample.device, sample.register.name, "write") as executed:
+        first = await stand.done_undisturbed(sample.method, **sample.params, key=key)
+    with stand.counting(sample.device, sample.register.name, "write") as more:
+        again = [await stand.effect(sample.method, **sample.params, key=key) for _ in range(2)]
+    ensure(more[0] == 0, f"{executed[0]} executed at first, {more[0]} by the repeats")
+    ensure(all(r.replayed and r.verdict == first.verdict for r in again), "the repeats answer something else")
+    place = f"{sample.device}.{sample.register.name}" + ("" if part is None else f".{part.name}")
+    stand.remember(place, sample.effect.value, sample.method, sample.params | {"key": key}, first)
+    return f"{executed[0]} executed, replayed twice"
+
+
+async def other_request(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """The same key with another value is refused, and nothing is sent."""
+    key = stand.key()
+    await stand.done_undisturbed(sample.method, **sample.params, key=key)
+    with stand.counting(sample.device, sample.register.name, "write") as executed:
+        other = await stand.effect(sample.method, **sample.other, key=key)
+    code = (other.error or {}).get("code")
+    ensure(code == "key_conflict" and executed[0] == 0, f"{code}, {executed[0]} executed")
+    return f"{code}, 0 executed"
+
+
+async def told_when_lost(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """A lost reply is told as unknown, and no retry executes it again."""
+    return await loss_told(stand, sample.device, sample.register, "write", sample.method, sample.params)
+
+
+async def held_when_unknown(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """While its outcome is unknown the device takes no other effect."""
+    return await unknown_held(stand, sample.device, sample.register, "write", sample.method, sample.params)
+
+
+async def settled(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """What a rule settles is what the device has counted; else a person does."""
+    again = partial(prepare, stand, sample, part)
+    return await settled_truly(stand, sample.device, sample.register, "write", sample.method, sample.params, again)
+
+
+async def stuck_seen(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """A bit that does not take its value is seen."""
+    wanted, register = _wanted(sample, part), sample.register
+    if wanted is None or not register.access.readable:
+        raise NotApplicable("what it holds cannot be read back" if wanted is not None else "no plain store")
+    if register.write.commit_by is not None:
+        raise NotApplicable(f"it takes effect with {register.write.commit_by}")
+    chip, name = stand.chip(sample.device), stand.named(sample.device, register.name)
+    bits = register.mask if part is None else part.mask
+    differs = (chip.values[name] ^ (wanted if part is None else part.placed(wanted))) & bits
+    if not differs:
+        raise NotApplicable("it holds the value already")
+    one = differs & -differs
+    chip.stuck[name] = (one, chip.values[name] & one)
+    told = await stand.effect(sample.method, **sample.params, key=stand.key())
+    code = None if told.error is None else told.error["code"]
+    if code in ("denied", "refused", "rate_limited", "unavailable", "invalid"):
+        raise NotApplicable(f"not sent, whoever asks: {code}")
+    if told.ok and told.effects == "unknown":
+        raise NotApplicable("nothing of it is looked at, and that is said: unverified")
+    ensure(not told.ok, f"bit {one.bit_length() - 1} stayed as it was, and the write was told {told.verdict}")
+    return f"{code}, verdict {told.verdict}"
+
+
+async def neighbours_kept(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """An update leaves the other fields as they were."""
+    if part is None or sample.method != "reg.update":
+        raise NotApplicable("it is written as a whole")
+    register, chip = sample.register, stand.chip(sample.device)
+    if part.write.resets is not None:
+        raise NotApplicable("it restarts the device")
+    name = stand.named(sample.device, register.name)
+    others = {f.name: f for f in register.fields.values() if f.name != part.name and not f.mask & part.mask}
+    plain = [f for f in others.values() if f.write.effect is WriteEffect.STORE and f.access.writable]
+    assumed = {a.field for a in stand.device(sample.device).contract.assumes if a.register == register.name}
+    for field in plain:
+        if field.name not in assumed and field.reserved is None:
+            chip.values[name] |= field.placed(0x5555_5555_5555_5555 & ((1 << field.width_bits) - 1))
+    prepare(stand, sample, part)
+    before = chip.values[name]
+    await stand.done_undisturbed(sample.method, **sample.params, key=stand.key())
+    after = chip.values[name]
+    moved = [f.name for f in others.values() if f.taken(before) != f.taken(after)]
+    ensure(not moved, f"{', '.join(moved)} changed with it")
+    return f"{len(others)} other fields as they were"
+
+
+async def approval_asked(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """An agent does not get it without an approval."""
+    key = stand.key()
+    with stand.counting(sample.device, sample.register.name, "write") as executed:
+        told = await stand.call(sample.method, AGENT, **sample.params, key=key)
+        if told.status != "pending_approval":
+            ensure(not told.ok or not _approval(stand, sample, part), "its contract asks for one, and nobody was asked")
+            raise NotApplicable("no approval is asked for it")
+        again = await stand.call(sample.method, AGENT, **sample.params, key=key)
+        denied = await stand.call("approval.deny", OPERATOR, approval=told.id, reason="safety check")
+        after = await stand.call(sample.method, AGENT, **sample.params, key=key)
+    ensure(again.status == "pending_approval", f"asked again it was {again.status}")
+    ensure(denied.ok and not after.ok, f"denied, then {after.status}")
+    ensure(executed[0] == 0, f"{executed[0]} executed without an approval")
+    return "asked twice and denied, 0 executed"
+
+
+async def secret_kept(stand: Stand, sample: Sample, part: Field | None) -> str:
+    """Its values stand in nothing that others read."""
+    register = sample.register
+    if not register.sensitive:
+        raise NotApplicable("nothing says that it is a secret")
+    secret = int("5a5aa5a53c3cc3c3"[: max(2, (register.width_bits + 3) // 4)], 16) & register.mask
+    if register.width_bits < 16:
+        raise NotApplicable("too few bits to be told from anything else")
+    params = {"register": f"{sample.device}.{register.name}", "value": hex(secret)}
+    told = await stand.done_undisturbed("reg.write", **params, key=stand.key())
+    journal = await stand.call("journal.read", OPERATOR, since=max(0, told.store["seq"] - 20) if told.store else 0)
+    entries = [msgspec.json.encode(entry).decode() for entry in journal.entries or []]
+    ensure(any(f"{told.id}" in entry for entry in entries), "the journal has no entry of it")
+    word = f"{secret:x}"
+    ensure(not any(word in entry for entry in entries), "its value stands in the journal")
+    ensure(word not in told.summary, "its value stands in the summary")
+    return "neither in the journal nor in the summary"
+
+
+GUARANTEES: Final[Mapping[str, Guarantee]] = {
+    "done": done,
+    "once": once,
+    "other_request": other_request,
+    "loss_told": told_when_lost,
+    "unknown_held": held_when_unknown,
+    "settled_truly": settled,
+    "stuck_seen": stuck_seen,
+    "neighbours_kept": neighbours_kept,
+    "approval_asked": approval_asked,
+    "secret_kept": secret_kept,
+}

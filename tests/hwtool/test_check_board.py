@@ -1,0 +1,281 @@
+"""`hwtool check --board`: each guarantee at each register of a board, and each of them can fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from hwtool import keyed
+from hwtool.checks import shown
+from hwtool.checks.board import check_board
+from hwtool.checks.findings import GUARANTEES, Finding, Outcome, Report
+from hwtool.checks.simulated import OwnTime, simulated
+from hwtool.config import Board, parse_board
+from hwtool.devices import Device
+from hwtool.engine import Engine
+from hwtool.outcome import Verdict
+from hwtool.resolve import Resolved
+from hwtool.worker import BusWorker
+from hwtool_registers.bus import Ambiguous, Answer, Transfer
+from tests.hwtool.conftest import MODBUS, effect, reg, toy_board
+from tests.surface.test_proofs import typed
+
+STORE = "effect = 'store', provenance = 'generated'"
+PARTS = (
+    reg("LEVEL", 0, "fields.LOW = { bits = '3:0' }\nfields.HIGH = { bits = '7:4' }"),
+    reg("FIFO", 1, effect("pop"), "ro"),
+    reg("FLAGS", 2, "write = { effect = 'one_to_clear', provenance = 'generated' }"),
+    reg("STEP", 3, "write = { effect = 'command', provenance = 'generated', verify = 'none' }", "wo"),
+    reg("KEY", 4, "sensitive = true\nwidth_bits = 32"),
+    reg("ASKED", 8, f"write = {{ {STORE}, approval = 'required' }}"),
+    reg("ODD", 9, effect("unknown"), "ro"),
+)
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> Board:
+    return toy_board(tmp_path, *PARTS, mode="separate-user")
+
+
+def failed(report: Report) -> set[tuple[str, str]]:
+    return {(f.place, f.guarantee) for f in report.findings if f.outcome is Outcome.FAILED}
+
+
+def outcome(report: Report, place: str, guarantee: str) -> Finding:
+    (found,) = [f for f in report.findings if (f.place, f.guarantee) == (place, guarantee)]
+    return found
+
+
+def test_board_when_nothing_is_wrong_then_each_guarantee_held_somewhere_and_none_failed(toys: Board) -> None:
+    report = check_board(toys)
+    assert (report.passed, failed(report)) == (True, set())
+    held = {f.guarantee for f in report.findings if f.outcome is Outcome.HELD}
+    assert held == set(GUARANTEES) - {"loads_well"}
+    assert outcome(report, "toy.FIFO", "once").told == "1 executed, replayed twice"
+    assert outcome(report, "toy.KEY", "secret_kept").outcome is Outcome.HELD
+    assert "by a person" in outcome(report, "toy.STEP", "settled_truly").told
+    assert "not_applied" in outcome(report, "toy.LEVEL.LOW", "settled_truly").told
+
+
+def test_guarantee_when_it_cannot_be_checked_then_it_is_no_pass_and_says_why(toys: Board) -> None:
+    found = outcome(check_board(toys), "toy.STEP", "stuck_seen")
+    assert (found.outcome, found.told) == (Outcome.NOT_APPLICABLE, "no plain store")
+
+
+def test_board_when_policy_lets_nobody_write_then_not_applicable_with_its_reason(tmp_path: Path) -> None:
+    board = toy_board(tmp_path, *PARTS, mode="separate-user", device="[[policy]]\nwho = '*'\nwrite = 'no'\n")
+    found = outcome(check_board(board), "toy.LEVEL.LOW", "done")
+    assert (found.outcome, found.told[:22]) == (Outcome.NOT_APPLICABLE, "not sent, whoever asks")
+
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+
+
+def repeats(patch: pytest.MonkeyPatch) -> None:
+    real = BusWorker.send_once
+
+    async def twice(worker: BusWorker, transfer: Transfer) -> Answer:
+        answer = await real(worker, transfer)
+        if isinstance(answer, Ambiguous):
+            worker.bus.perform(transfer)
+        return answer
+
+    patch.setattr(BusWorker, "send_once", twice)
+
+
+def forgets(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(keyed.KeyedOperations, "_look_up", nothing)
+
+
+def lies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hwtool.recovery.decide", lambda *_: Verdict("not_applied", "none", "a lie"))
+
+
+def believes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hwtool.carry_out.conclude", lambda *_: Verdict("applied", "applied", "believed"))
+
+
+def tramples(patch: pytest.MonkeyPatch) -> None:
+    def update(register: Any, judged: Any, current: Any, changes: Any) -> int:
+        return sum(register.fields[name].placed(part) for name, part in changes.items())
+
+    patch.setattr("hwtool.prepare.updated_value", update)
+
+
+def talks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Resolved, "sensitive", property(lambda _: False))
+
+
+def waves_through(patch: pytest.MonkeyPatch) -> None:
+    async def nobody(*_: object) -> tuple[str, ...]:
+        return ()
+
+    patch.setattr("hwtool.keyed.approval_of", nobody)
+
+
+def loses_its_store(patch: pytest.MonkeyPatch) -> None:
+    real, lives = Engine.start.__func__, []  # type: ignore[attr-defined]
+
+    async def start(board: Board, directory: Path, *rest: Any, **more: Any) -> Engine:
+        lives.append(directory)
+        engine: Engine = await real(Engine, board, directory / str(len(lives)), *rest, **more)
+        return engine
+
+    patch.setattr("hwtool.checks.board.Engine.start", start)
+
+
+SABOTAGES: dict[str, tuple[Sabotage, set[tuple[str, str]]]] = {
+    "a request whose reply is lost is sent again": (repeats, {("toy.STEP", "loss_told"), ("toy.FIFO", "loss_told")}),
+    "keys are not looked up": (forgets, {("toy.STEP", "once"), ("toy.STEP", "other_request")}),
+    "a rule says that it did not happen": (lies, {("toy.LEVEL.LOW", "settled_truly"), ("toy.STEP", "settled_truly")}),
+    "a write is believed": (believes, {("toy.LEVEL.LOW", "stuck_seen")}),
+    "an update writes zeros beside it": (tramples, {("toy.LEVEL.LOW", "neighbours_kept")}),
+    "nobody is asked": (waves_through, {("toy.ASKED", "approval_asked")}),
+    "a secret is no secret": (talks, {("toy.KEY", "secret_kept")}),
+    "a device in doubt takes more": (
+        lambda patch: patch.setattr(Device, "held", lambda _: None),
+        {("toy.STEP", "unknown_held")},
+    ),
+    "the store is lost": (loses_its_store, {("toy.FIFO", "value_kept"), ("toy.STEP", "value_kept")}),
+}
+
+
+@pytest.mark.parametrize("what", SABOTAGES)
+def test_guarantee_when_the_daemon_does_not_keep_it_then_it_fails_there_with_a_timeline(
+    toys: Board, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    sabotage, wanted = SABOTAGES[what]
+    sabotage(monkeypatch)
+    report = check_board(toys)
+    assert wanted <= failed(report)
+    assert not report.passed
+    for place, guarantee in wanted:
+        assert any("reg." in line for line in outcome(report, place, guarantee).timeline)
+
+
+PLANTED: dict[str, tuple[tuple[str, ...], str]] = {
+    "a FIFO that is called harmless": (
+        (reg("RXFIFO", 0, "read = { effects = ['none'], provenance = 'asserted' }", "ro"),),
+        "toy.RXFIFO",
+    ),
+    "a text that says otherwise": (
+        (
+            reg(
+                "STATUS",
+                0,
+                "description = 'cleared on read'\n"
+                "read = { effects = ['none'], provenance = 'reviewed', seen = 'page', source = 'p. 1' }",
+                "ro",
+            ),
+        ),
+        "toy.STATUS",
+    ),
+    "two registers in the same bytes": (
+        (reg("WIDE", 0, "width_bits = 16", "ro"), reg("POP", 1, effect("pop"), "ro")),
+        "toy.WIDE",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_contract_when_it_says_what_cannot_be_meant_then_the_register_is_named(tmp_path: Path, what: str) -> None:
+    parts, place = PLANTED[what]
+    assert (place, "loads_well") in failed(check_board(toy_board(tmp_path, *parts)))
+
+
+def test_board_of_real_buses_when_simulated_then_nothing_of_this_host_is_left_in_it(tmp_path: Path) -> None:
+    toy_board(tmp_path, reg("A", 0, "space = 'holding'"), head=MODBUS)
+    board = parse_board(
+        "name = 'real'\n[buses.b]\nkind = 'modbus-rtu'\npath = '/dev/serial/by-id/x'\n"
+        "[buses.t]\nkind = 'modbus-tcp'\nhost = 'nowhere.invalid'\n"
+        "[metrics]\ntextfile = '/nowhere/at/all'\n"
+        "[devices.toy]\ncontract = './toy.toml'\nbus = 'b'\naddress = 0x20\n"
+        "[devices.far]\ncontract = './toy.toml'\nbus = 't'\naddress = 0x20\n",
+        "real.toml",
+        tmp_path,
+    )
+    made = simulated(board)
+    assert made.simulated
+    assert {(b.kind, b.path, b.host) for b in made.buses.values()} == {("sim", None, None)}
+    assert made.metrics is None
+    assert check_board(board).passed
+
+
+def test_time_of_the_checks_when_somebody_sleeps_then_it_has_passed() -> None:
+    time = OwnTime()
+    before = time.wall_ns(), time.boottime_ns(), time.monotonic_s()
+    time.advance(1.5)
+    after = time.wall_ns(), time.boottime_ns(), time.monotonic_s()
+    assert (after[0] - before[0], after[1] - before[1], after[2] - before[2]) == (1_500_000_000, 1_500_000_000, 1.5)
+
+
+HOSTILE = "<script>alert(1)</script>&\"'\x00"
+
+
+def report_of(number: int) -> Report:
+    report = Report(f"board {HOSTILE}")
+    for n in range(number):
+        outcome = list(Outcome)[n % 3]
+        report.findings.append(Finding(f"toy.R{n}", f"read {HOSTILE}", "once", outcome, HOSTILE, (HOSTILE, "then")))
+    return report
+
+
+@pytest.mark.parametrize("number", [0, 1, 5000])
+def test_report_when_shown_then_escaped_and_without_a_reference_to_anything_outside(number: int) -> None:
+    report = report_of(number)
+    page = shown.page(report)
+    assert "<script" not in page
+    assert page.count('<tr class="') == number
+    assert not any(word in page for word in ("http:", "https:", "src=", "href=", "url(", "@import"))
+    suites = ElementTree.fromstring(shown.junit(report))
+    counts = [int(suites.attrib[name]) for name in ("tests", "failures", "skipped")]
+    assert counts == [number, report.count(Outcome.FAILED), report.count(Outcome.NOT_APPLICABLE)]
+    assert len(suites.findall(".//failure")) == report.count(Outcome.FAILED)
+    lines = list(shown.lines(report))
+    assert lines[-1].startswith("PASS" if report.passed else "FAIL")
+    assert json.loads(json.dumps(report.as_object()))["counts"]["held"] == report.count(Outcome.HELD)
+
+
+def test_manual_when_it_lists_the_guarantees_then_all_of_them() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    assert [name for name in GUARANTEES if f"`{name}`" not in text] == []
+
+
+def test_report_when_nothing_held_then_it_did_not_pass() -> None:
+    assert not report_of(0).passed
+    assert report_of(1).passed
+
+
+def test_verb_when_a_board_is_given_then_it_is_checked_and_the_files_are_written(tmp_path: Path) -> None:
+    toy_board(tmp_path, reg("LEVEL", 0))
+    board = tmp_path / "toys.toml"
+    board.write_text(
+        "name = 'toys'\n[buses.b]\nkind = 'i2c'\nadapter = 'nobody'\n"
+        "[devices.toy]\ncontract = './toy.toml'\nbus = 'b'\naddress = 0x20\n"
+    )
+    done = typed("check", "--board", str(board), "--junit", str(tmp_path / "j.xml"), "--html", str(tmp_path / "r.html"))
+    assert (done.returncode, done.stdout.splitlines()[-1][:5]) == (0, "PASS:"), done.stdout + done.stderr
+    assert ElementTree.parse(tmp_path / "j.xml").getroot().attrib["failures"] == "0"
+    assert "toy.LEVEL" in (tmp_path / "r.html").read_text()
+    told = json.loads(typed("check", "--board", str(board), "--json").stdout)
+    assert (told["passed"], told["board"], told["counts"]["failed"]) == (True, "toys", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--junit", "x.xml"), "need --board"),
+        (("--board", "nowhere.toml"), "cannot be read"),
+    ],
+)
+def test_verb_when_it_cannot_check_then_one_sentence_and_exit_2(words: tuple[str, ...], told: str) -> None:
+    done = typed("check", *words)
+    assert (done.returncode, told in done.stderr, done.stdout) == (2, True, "")
