@@ -40,13 +40,17 @@ def faults_of(text: str) -> list[str]:
 
 def test_bundled_chips_when_loaded_then_each_is_there_and_checked_on_no_part() -> None:
     assert bundled_names() == [
+        "adm1272",
         "ads1115",
         "at24c16",
         "at24c32",
         "bme280",
+        "ds1338",
         "ds3231",
+        "emc1413",
         "ethernet_phy_c22",
         "ltc3880",
+        "max7310",
         "mcp23017",
         "mpu6050",
         "pca9546",
@@ -56,6 +60,8 @@ def test_bundled_chips_when_loaded_then_each_is_there_and_checked_on_no_part() -
         "sht3x",
         "tdk_genesys_gh",
         "tmp102",
+        "tmp105",
+        "tmp421",
         "w25q128",
         "waveshare_relay_8ch",
     ]

@@ -36,7 +36,7 @@ CHIPS: Final = (
     "at24c-eeprom,bus=i2c-bus.0,address=0x52,rom-size=4096",
     "tmp421,bus=i2c-bus.1,address=0x4c",
     "ds1338,bus=i2c-bus.1,address=0x68",
-    "emc1413,bus=i2c-bus.1,address=0x18",
+    "emc1413,bus=i2c-bus.1,address=0x18,temperature0=41000",
     "adm1272,bus=i2c-bus.1,address=0x11",
     "pca9546,bus=i2c-bus.2,address=0x70",
     "tmp105,bus=i2c.1,address=0x49",

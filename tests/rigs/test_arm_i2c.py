@@ -17,20 +17,30 @@ from hwtool.config import parse_board
 from hwtool.engine import _devices as devices_of
 from hwtool.worker import BusWorker
 from hwtool_contracts.library import bundled
-from hwtool_contracts.model import Contract, Register, Space
-from hwtool_registers.bits import from_bytes
+from hwtool_contracts.model import Space
 from hwtool_registers.bus import Message, RegisterRead, RegisterWrite, Transfer, as_object
-from hwtool_registers.plan import pieces_of, plan_read, plan_write
-from hwtool_registers.steps import Plan
+from hwtool_registers.plan import pieces_of, plan_read
 from tests.rigs import arm
 from tests.rigs.arm import FIRST, SECOND, THIRD
+from tests.rigs.by_contract import (
+    BY_CONTRACT,
+    CLOCK,
+    EEPROM,
+    EXPANDER,
+    LOCAL,
+    MODEL,
+    MOVES,
+    MUX,
+    POWER,
+    REMOTE,
+    TEMPERATURE,
+    TIME,
+    Contracted,
+)
 from tests.rigs.wire import Part
 
 TOP: Final = Path(__file__).parents[2]
-TEMPERATURE, EEPROM, REMOTE, CLOCK, LOCAL, EXPANDER, MUX, BEHIND, POWER, ABSENT = (
-    *(0x48, 0x52, 0x4C, 0x68, 0x18, 0x21, 0x70, 0x49, 0x11),
-    0x33,
-)
+BEHIND, ABSENT = 0x49, 0x33
 TREES: Final = {
     "hwtool_contracts": TOP / "contracts/hwtool_contracts",
     "hwtool_registers": TOP / "registers/hwtool_registers",
@@ -52,7 +62,6 @@ def block(address: int, offset: int, size: int, **more: Any) -> RegisterRead:
 
 
 DONE: Final = ["confirmed", ""]
-MODEL: Final = b"ADM1272-A1"
 LONG: Final = bytes(range(256)) + bytes(44)
 # The driver's time is over while it waits for an acknowledge: that is not told from one that came too late.
 NOBODY: Final = ["ambiguous", "data"]
@@ -101,19 +110,6 @@ CASES: Final[tuple[Case, ...]] = (
 )  # fmt: skip
 
 
-PAGES: Final = bytes(range(1, 49))  # over the ends of two pages of 32 bytes
-BY_CONTRACT: Final = {
-    # part → adapter, address, register, what is written, what QEMU must see of it
-    "at24c32": (FIRST, EEPROM, "DATA[24:48]", PAGES, [
-        ("W", EEPROM, b"\0\x18" + PAGES[:8]),
-        ("W", EEPROM, b"\0\x20" + PAGES[8:40]),
-        ("W", EEPROM, b"\0\x40" + PAGES[40:]),
-        ("W", EEPROM, b"\0\x18"), ("R", EEPROM, PAGES),
-    ]),
-    "pca9546": (THIRD, MUX, "CONTROL", b"\2", [("W", MUX, b"\2"), ("R", MUX, b"\2")]),
-}  # fmt: skip
-
-
 BOARD: Final = f"""
 name = "sabrelite"
 [buses.third]
@@ -140,34 +136,6 @@ def through_the_mux() -> list[Transfer]:
     far = devices_of(board, {"third": cast(BusWorker, None)})["far"]  # nothing is sent by it
     plan = far.through(plan_read(far.contract, BEHIND, [far.contract.registers["TLOW"]], {}))
     return [write(MUX, 0, b"\0", offset_bytes=0), *(step.transfer for step in plan.steps)]
-
-
-class Contracted(NamedTuple):
-    """A chip that is written and read as its bundled contract says.
-
-    Attributes:
-        writes, reads: the plans; the value must be the same afterwards.
-    """
-
-    contract: Contract
-    register: Register
-    value: int
-    writes: Plan
-    reads: Plan
-
-    @classmethod
-    def of(cls, part: str) -> Contracted:
-        """Its plans."""
-        _, address, name, data, _ = BY_CONTRACT[part]
-        contract = bundled(part)
-        register = contract.registers[name]
-        value = from_bytes(register, data)
-        writes = plan_write(contract, address, [(register, value)], {})
-        return cls(contract, register, value, writes, plan_read(contract, address, [register], {}))
-
-    def transfers(self) -> list[Transfer]:
-        """Everything that is sent, in order."""
-        return [step.transfer for plan in (self.writes, self.reads) for step in plan.steps]
 
 
 class Carried(NamedTuple):
@@ -197,17 +165,20 @@ def carried() -> Carried:
     work: dict[str, list[Transfer]] = {}
     owners: list[str] = []  # of each answer: a part, or nothing for CASES
     wanted: list[Part] = []
+    moving: dict[int, int] = {}  # by the number of what QEMU must have seen: that of the answer that tells it
     for adapter in arm.ADAPTERS:
         cases = [case for case in CASES if case[0] == adapter]
         work[adapter] = [transfer for _, _, transfer, _, _ in cases]
         owners += [""] * len(cases)
         wanted += [part for *_, parts in cases for part in parts]
-        for name, (place, _, _, _, parts) in BY_CONTRACT.items():
-            if place == adapter:
-                transfers = Contracted.of(name).transfers()
+        for name, chip in BY_CONTRACT.items():
+            for asked in chip.asked if chip.adapter == adapter else ():
+                transfers = Contracted.of(name, asked).transfers()
                 work[adapter] += transfers
                 owners += [name] * len(transfers)
-                wanted += parts
+                wanted += asked.wire
+                if asked.came == MOVES:
+                    moving[len(wanted) - 1] = len(owners) - 1
         if adapter == THIRD:
             work[adapter] += through_the_mux()
             owners += [BEHIND_IT] * len(through_the_mux())
@@ -216,6 +187,10 @@ def carried() -> Carried:
     ended = arm.run(board, f"python3 -m tests.rigs.carry {shlex.quote(words)}\n", TREES)
     assert ended.code == 0, ended.said
     answers = [json.loads(line) for line in ended.said.splitlines() if line.startswith("[")]
+    for part, answer in moving.items():
+        kind, address, _ = wanted[part]
+        if answers[answer][1] == "confirmed":
+            wanted[part] = (kind, address, bytes.fromhex(answers[answer][2]))
     by_owner: dict[str, list[list[str]]] = {"": [], BEHIND_IT: [], **{name: [] for name in BY_CONTRACT}}
     for owner, answer in zip(owners, answers, strict=True):
         by_owner[owner].append(answer)
@@ -239,11 +214,28 @@ def test_device_when_it_sits_behind_a_multiplexer_then_its_channel_is_switched_o
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("part", BY_CONTRACT)
 def test_chip_when_its_bundled_contract_writes_and_reads_it_then_it_holds_that(carried: Carried, part: str) -> None:
-    chip = Contracted.of(part)
-    assert [kind for _, kind, *_ in carried.contracted[part]] == ["confirmed"] * len(chip.transfers())
-    came = [bytes.fromhex(data) for _, _, data in carried.contracted[part][len(chip.writes.steps) :]]
-    assert pieces_of(chip.reads, chip.contract, came) == {chip.register.name: [chip.value]}
-    assert "QEMU" in (chip.contract.verified or "")
+    answers = iter(carried.contracted[part])
+    for asked in BY_CONTRACT[part].asked:
+        chip = Contracted.of(part, asked)
+        told = [next(answers) for _ in chip.transfers()]
+        assert [kind for _, kind, *_ in told] == ["confirmed"] * len(told), (asked.name, told)
+        came = [bytes.fromhex(data) for _, _, data in told[len(chip.writes.steps) :]]
+        for name, values in pieces_of(chip.reads, chip.contract, came).items():
+            if asked.came != MOVES:
+                assert values == [chip.values[name]], (name, came)
+    assert "QEMU" in (bundled(part).verified or "")
+
+
+@pytest.mark.timeout(400)
+def test_clock_when_its_time_was_set_by_its_contract_then_it_runs_on_from_there(carried: Carried) -> None:
+    asked = BY_CONTRACT["ds1338"].asked[0]
+    chip = Contracted.of("ds1338", asked)
+    _, told = carried.contracted["ds1338"][: len(chip.transfers())]
+    came = {name: raw for name, (raw,) in pieces_of(chip.reads, chip.contract, [bytes.fromhex(told[2])]).items()}
+    set_to = dict(zip(chip.values, TIME, strict=True))
+    assert set_to.pop("SECONDS") <= came.pop("SECONDS") <= 0x59
+    set_to["DAY"] = came["DAY"]  # QEMU counts it from the date before, which is today's
+    assert came == set_to
 
 
 @pytest.mark.timeout(400)
