@@ -19,7 +19,10 @@ MEMORY = Space.MEMORY
 
 CLEAN: dict[str, tuple[list[str], list[str]]] = {
     # clean reads, reads that need a key
-    "adm1272": (["MFR_ID", "MFR_MODEL", "READ_VIN", "STATUS_WORD", "PEAK_VIN", "PMON_CONFIG"], ["OPERATION"]),
+    "adm1272": (
+        ["MFR_ID", "MFR_MODEL", "READ_EIN", "READ_VIN", "STATUS_WORD", "PEAK_VIN", "PMON_CONFIG"],
+        ["OPERATION"],
+    ),
     "ds1338": (["SECONDS", "HOURS", "CONTROL", "RAM[0:56]"], []),
     "emc1413": (
         ["INTERNAL_FRACTION", "EXTERNAL_1_HIGH_LIMIT", "MANUFACTURER_ID"],
@@ -42,7 +45,7 @@ def test_chip_when_its_registers_are_read_then_these_are_clean_and_those_are_not
 
 
 APPROVED: dict[str, tuple[str, int, bool]] = {
-    "adm1272 operation": ("OPERATION", 0, True),
+    "adm1272 operation": ("OPERATION", 0x80, True),
     "adm1272 monitor": ("PMON_CONFIG", 0x3F35, True),
     "adm1272 peak": ("PEAK_VIN", 0, False),
     "adm1272 faults": ("CLEAR_FAULTS", 0, False),
@@ -67,6 +70,7 @@ def test_chip_when_it_is_written_then_a_person_is_asked_where_it_matters(key: st
 
 
 REFUSED: dict[str, tuple[str, str, int, str]] = {
+    "neither on nor off": ("adm1272", "OPERATION", 0x40, "not_a_value"),
     "a peak that is set": ("adm1272", "PEAK_IOUT", 1, "out_of_limits"),
     "a limit that two readings of the byte tell apart": ("emc1413", "INTERNAL_HIGH_LIMIT", 128, "out_of_limits"),
     "bits that nobody has seen": ("emc1413", "CONFIGURATION", 0x80, "outside_mask"),
@@ -174,13 +178,24 @@ def test_emc1413_when_a_temperature_is_read_then_whole_degrees_first_and_not_alo
     play(life, board_of(tmp_path, "emc1413", 0x18))
 
 
-def test_emc1413_when_its_status_is_read_then_only_with_a_key(play: Play, tmp_path: Path) -> None:
+def test_emc1413_when_a_limit_was_passed_then_it_is_told_once_and_only_with_a_key(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         lab.chip().values["HIGH_STATUS"] = 0x02
         refused = await lab.ask("reg.read", registers=["toy.HIGH_STATUS"])
         assert (error_of(refused)["rule"], lab.reads("HIGH_STATUS")) == ("read_has_side_effects", 0)
         once = await lab.ask("reg.read_effectful", register="toy.HIGH_STATUS", key=KEY)
-        assert (raws(once), lab.reads("HIGH_STATUS")) == (["0x02"], 1)
+        assert (raws(once), lab.chip().values["HIGH_STATUS"]) == (["0x02"], 0)
+        again = await lab.ask("reg.read_effectful", register="toy.HIGH_STATUS", key=KEY)
+        assert (raws(again), lab.reads("HIGH_STATUS")) == (["0x02"], 1)  # what is on record
+
+    play(life, board_of(tmp_path, "emc1413", 0x18))
+
+
+def test_emc1413_when_its_status_is_read_then_refused_as_nobody_said_what_that_does(play: Play, tmp_path: Path) -> None:
+    async def life(lab: Lab) -> None:
+        refused = await lab.ask("reg.read", registers=["toy.STATUS"])
+        assert (error_of(refused)["rule"], lab.reads("STATUS")) == ("read_has_side_effects", 0)
+        assert "nobody has said" in error_of(refused)["message"]
 
     play(life, board_of(tmp_path, "emc1413", 0x18))
 
@@ -260,11 +275,14 @@ def test_adm1272_when_its_range_is_chosen_then_the_voltage_follows_it(
     async def life(lab: Lab) -> None:
         lab.chip().values |= {"PMON_CONFIG": config, "READ_VIN": 487, "READ_TEMPERATURE_1": 3292}
         lab.chip().values |= {"MFR_MODEL": text("ADM1272-A1"), "MFR_ID": text("ADI")}
-        names = ["toy.READ_VIN", "toy.READ_TEMPERATURE_1", "toy.MFR_ID", "toy.MFR_MODEL"]
+        lab.chip().values["READ_EIN"] = 0x000102_03_0405
+        names = ["toy.READ_VIN", "toy.READ_TEMPERATURE_1", "toy.MFR_ID", "toy.MFR_MODEL", "toy.READ_EIN"]
         shown = values_of(await lab.ask("reg.read", registers=names))
         assert shown["READ_VIN"]["value"] == pytest.approx(volts, abs=0.001)
         assert shown["READ_TEMPERATURE_1"]["value"] == pytest.approx(24.976, abs=0.001)
         assert (shown["MFR_ID"]["text"], shown["MFR_MODEL"]["text"]) == ("ADI", "ADM1272-A1")
+        counters = {name: field["value"] for name, field in shown["READ_EIN"]["fields"].items()}
+        assert counters == {"SAMPLES": 0x102, "ROLLOVERS": 3, "ENERGY": 0x405}
 
     play(life, board_of(tmp_path, "adm1272", 0x11))
 
