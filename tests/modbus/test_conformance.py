@@ -17,7 +17,7 @@ from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings
 from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
 from tests.modbus.libmodbus_slave import LIBRARY, library
 from tests.modbus.wire import Wire
-from tests.registers.test_modbus_tcp import free_port
+from tests.registers.scripted_server import free_port
 
 RESPONSE_MS: Final = 2000
 

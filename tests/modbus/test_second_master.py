@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.modbus.test_conformance import started
-from tests.registers.test_modbus_tcp import free_port
+from tests.registers.scripted_server import free_port
 from tests.running import RunningDaemon
 
 LIMIT_S: Final = 30

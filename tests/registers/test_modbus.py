@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import termios
-import threading
 import tty
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Ambiguous, Confirmed, Line, RegisterRead, RegisterWrite, Rejected, Sent, Transfer
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings, answer_of, crc16, framed, request_of
+from tests.registers.scripted_line import Slave
 
 READ = RegisterRead(17, Space.HOLDING, 5, 4, 1, 3)
 INPUT = RegisterRead(17, Space.INPUT, 5, 4, 1, 4)
@@ -146,34 +146,6 @@ def test_proof_table_when_an_exception_comes_then_only_these_show_non_execution(
             assert answer == Rejected(answer.fault, f"modbus-exception-{code:02X}")  # type: ignore[union-attr]
         else:
             assert isinstance(answer, Ambiguous)
-
-
-class Slave:
-    """The other end of a pty: answers each request with the next scripted pieces and keeps what it got."""
-
-    def __init__(self) -> None:
-        self.far, near = pty.openpty()
-        tty.setraw(near)
-        self.path = os.ttyname(near)
-        self._near = near
-        self.requests: list[bytes] = []
-        self.script: list[list[bytes]] = []
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                request = os.read(self.far, 256)
-            except OSError:
-                return
-            self.requests.append(request)
-            for piece in self.script.pop(0) if self.script else []:
-                os.write(self.far, piece)
-
-    def close(self) -> None:
-        for handle in (self.far, self._near):
-            os.close(handle)
 
 
 @pytest.fixture
@@ -377,16 +349,16 @@ def test_line_when_another_program_changed_its_settings_then_nothing_is_sent_and
     slave.script = [[REPLY], [REPLY]]
     bus = line(slave)
     assert isinstance(bus.perform(READ), Confirmed)
-    ours = termios.tcgetattr(slave._near)
+    ours = termios.tcgetattr(slave.near)
     others = list(ours)
     others[4] = others[5] = termios.B1200
-    termios.tcsetattr(slave._near, termios.TCSANOW, others)
+    termios.tcsetattr(slave.near, termios.TCSANOW, others)
     answer = bus.perform(WRITE)
     assert isinstance(answer, Rejected)
     assert (answer.proof, "settings were changed" in answer.fault) == ("port-vanished", True)
     assert len(slave.requests) == 1
     assert isinstance(bus.perform(READ), Confirmed)
-    assert termios.tcgetattr(slave._near) == ours
+    assert termios.tcgetattr(slave.near) == ours
     bus.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import socket
 import struct
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from hwtool_contracts.model import Space
 from hwtool_registers.bus import Ambiguous, Confirmed, Line, RegisterRead, RegisterWrite, Rejected, Sent
 from hwtool_registers.buses import modbus_tcp
 from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
+from tests.registers.scripted_server import Script, Server, frame, free_port, silence, until
 
 READ: Final = RegisterRead(17, Space.HOLDING, 5, 4, 1, 3)
 WRITE: Final = RegisterWrite(17, Space.HOLDING, 7, b"\x12\x34", 1, 6)
@@ -28,45 +28,8 @@ ECHO: Final = b"\x06\x00\x07\x12\x34"
 RESPONSE_MS: Final = 150
 
 
-def frame(number: int, pdu: bytes, unit: int = 17, protocol: int = 0) -> bytes:
-    return struct.pack(">HHHB", number, protocol, len(pdu) + 1, unit) + pdu
-
-
-Script = Callable[[int, socket.socket], None]
-
-
-class Server:
-    """Answers each request as the next script says, and keeps what it got; a connection after the other."""
-
-    def __init__(self) -> None:
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listening.getsockname()[1]
-        self.got: list[bytes] = []
-        self.scripts: list[Script] = []
-        self.connections = 0
-        self.late = b""
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                line, _ = self.listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            with line, contextlib.suppress(OSError):  # hung up, by either side
-                while line.fileno() >= 0 and (request := line.recv(300)):
-                    self.got.append(request)
-                    script = self.scripts.pop(0) if self.scripts else silence
-                    script(int.from_bytes(request[:2], "big"), line)
-
-
 def says(pdu: bytes, unit: int = 17, protocol: int = 0) -> Script:
     return lambda number, line: line.sendall(frame(number, pdu, unit, protocol))
-
-
-def silence(_: int, __: socket.socket) -> None:
-    """No reply."""
 
 
 def hangs_up(_: int, line: socket.socket) -> None:
@@ -96,7 +59,7 @@ def half_and_hangs_up(number: int, line: socket.socket) -> None:
 def server() -> Iterator[Server]:
     made = Server()
     yield made
-    made.listening.close()
+    made.close()
 
 
 def bus_to(server: Server) -> ModbusTcp:
@@ -320,16 +283,3 @@ def test_slave_when_it_is_pymodbus_then_it_understands_us_and_executes_each_once
         finally:
             slave.kill()
     assert counts.read_text().split("\n")[:-1] == ["3 5", "6 7", "3 7", "16 8", "3 99"]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)  # the other thread tells by no event
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from tests.hwtool.conftest import DEFAULTS, I2C, reg
-from tests.registers.test_modbus_tcp import free_port
+from tests.registers.scripted_server import free_port
 from tests.rigs import guest
 from tests.rigs.test_kernel_i2c import EEPROM, I801, TOP
 
