@@ -60,6 +60,8 @@ class FakeKernel:
         set: what was set without sending anything.
         fails: errno of the n-th next transaction, taken before the chip has done anything.
         ends: errno told after the chip has done it.
+        retries: how often a transaction is repeated whose arbitration was lost (EAGAIN), as the adapter's driver has
+            it until it is told another number. Source: Linux drivers/i2c/i2c-core-base.c, __i2c_transfer.
     """
 
     node: Path
@@ -72,20 +74,34 @@ class FakeKernel:
     absent: int = errno.ENXIO
     spoil: Callable[[bytes], bytes] = lambda data: data
     address: int = 0
+    retries: int = 1
 
-    def ioctl(self, _: int, request: int, argument: Any = 0) -> int:
+    def ioctl(self, handle: int, request: int, argument: Any = 0) -> int:
+        if os.fstat(handle).st_nlink == 0:  # its node is gone: a new one of the same name is none of this handle's
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         match request:
             case lowest.I2C_FUNCS:
                 argument.value = self.functions
             case lowest.I2C_SLAVE:
                 self.address = argument.value if hasattr(argument, "value") else argument
             case lowest.I2C_RDWR:
-                self._messages([argument.msgs[n] for n in range(argument.nmsgs)])
+                self._repeated(self._messages, [argument.msgs[n] for n in range(argument.nmsgs)])
             case lowest.I2C_SMBUS:
-                self._command(argument)
+                self._repeated(self._command, argument)
             case _:
                 self.set.append((request, argument))
+                self.retries = argument if request == RETRIES else self.retries
         return 0
+
+    def _repeated(self, once: Callable[[Any], None], asked: Any) -> None:
+        for left in range(self.retries, -1, -1):
+            try:
+                once(asked)
+            except OSError as error:
+                if error.errno != errno.EAGAIN or not left:
+                    raise
+            else:
+                return
 
     def _messages(self, messages: list[Any]) -> None:
         self.log.append([("R", m.addr, m.len) if m.flags & 1 else ("W", m.addr, m.buf[: m.len]) for m in messages])
