@@ -14,6 +14,7 @@ from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
 from hwtool_contracts.keys import reference
 from hwtool_contracts.schema import openrpc
+from tests.conformance.table import table as conformance
 from tests.crash.kinds import FATES, KINDS, Ending
 from tests.surface_tables import members, methods
 
@@ -86,6 +87,7 @@ PAGES: Final = {
     "keys": [keys],
     "board": [board],
     "methods": [methods, members],
+    "conformance": [conformance],
 }
 
 if __name__ == "__main__":

@@ -57,13 +57,14 @@ class Server:
 
     def close(self) -> None:
         """Listen no more and hang up, as a server that is gone."""
-        for line in (self.listening, self._line):
-            if line is not None:
-                with contextlib.suppress(OSError):  # hung up already
-                    line.shutdown(socket.SHUT_RDWR)  # a close alone does not end the wait of another thread
+        with contextlib.suppress(OSError):  # closed already
+            self.listening.shutdown(socket.SHUT_RDWR)  # a close alone does not end the wait of another thread
+        self.listening.close()
+        if self._line is not None:
+            with contextlib.suppress(OSError):  # hung up already
+                self._line.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
             self._thread.join(10)
-        self.listening.close()
 
 
 def until(condition: Callable[[], object]) -> None:
