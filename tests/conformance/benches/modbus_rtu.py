@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import termios
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -55,6 +57,7 @@ class ModbusRtuBench(Bench):
         self._slaves: list[Slave] = []
         self._trouble: Trouble | None = None
         self._late, self._leaves = b"", False
+        self._left = threading.Event()
         self.plug()
         self._rtu = ModbusRtu(RtuSettings(str(self.path), 115200, response_ms=PATIENT_MS))
         self.bus = self._rtu
@@ -92,6 +95,7 @@ class ModbusRtuBench(Bench):
             case Trouble.FOREIGN:
                 return [framed(bytes([request[0] + 1]) + good[1:-2])]
             case Trouble.VANISHED_DURING:
+                self._left.wait(10)
                 self.path.unlink()
                 return None
         return [good]
@@ -118,8 +122,19 @@ class ModbusRtuBench(Bench):
             case Trouble.VANISHED_DURING:
                 self._leaves = True
                 self._trouble = trouble
+                self._tell_when_the_frame_has_left()
             case _:
                 self._trouble = trouble
+
+    def _tell_when_the_frame_has_left(self) -> None:
+        """Else the port may go while it is being sent, which is another stage."""
+        drain = termios.tcdrain
+
+        def drained(handle: int) -> None:
+            drain(handle)
+            self._left.set()
+
+        self.room.patch.setattr(termios, "tcdrain", drained)
 
     def _gone(self) -> bool:
         """Whether the port has gone; one that is going is waited for."""
