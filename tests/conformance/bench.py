@@ -33,6 +33,8 @@ class Trouble(StrEnum):
     FRAGMENT = "fragment"  # a part of the reply comes; where a write has none, a part of its data is taken
     CORRUPTED = "corrupted"  # what comes is no reply any more; where a write has none, its check fails at the device
     FOREIGN = "foreign"  # the reply of another device comes
+    UNASKED = "unasked"  # a sound reply of the right device comes, to a request of another kind
+    MISFIT = "misfit"  # a sound reply comes with another length than was asked for; to a write, an echo of another one
     REFUSED_PROVED = "refused, proved"  # a refusal that proves that nothing happened
     REFUSED_UNPROVED = "refused, unproved"  # a refusal that proves nothing
     VANISHED_BEFORE = "vanished before"  # the port, adapter or connection is gone before the request is sent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -133,7 +134,7 @@ def test_next_read_when_the_quarantine_is_over_then_its_own_answer_and_one_frame
     assert frames_since(bench, before, 1) == 1
 
 
-@cases(Trouble.FRAGMENT, Trouble.CORRUPTED, Trouble.FOREIGN, defects=False)
+@cases(Trouble.FRAGMENT, Trouble.CORRUPTED, Trouble.FOREIGN, Trouble.UNASKED, Trouble.MISFIT, defects=False)
 def test_reply_when_it_is_not_whole_or_not_its_own_then_no_value(
     made: Make, kind: type[Bench], trouble: Trouble, access: Access
 ) -> None:
@@ -196,6 +197,14 @@ def test_capabilities_when_they_say_no_then_not_sent_and_the_port_is_not_touched
     assert bench.holds() == 0
     assert bench.bus.perform(bench.read) == Confirmed(bench.right)
     assert len(bench.seen()) == 1
+
+
+@pytest.mark.xfail(strict=True, raises=OverflowError, reason="a number that has no room in a frame raises")
+@pytest.mark.parametrize("kind", [b for b in BENCHES if Trouble.TOO_LONG in b.can], ids=lambda b: b.name)
+def test_transfer_when_its_offset_has_no_room_in_a_frame_then_not_sent(made: Make, kind: type[Bench]) -> None:
+    bench = made(kind)
+    answer = bench.bus.perform(replace(bench.read, offset=1 << 16))
+    assert (type(answer), getattr(answer, "proof", "")) == (Rejected, "not-sent")
 
 
 @each_bench

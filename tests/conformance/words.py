@@ -52,6 +52,8 @@ REPLIES: Final[dict[Trouble, Expectation]] = {
     Trouble.FRAGMENT: both(doubt(Sent.REPLY)),
     Trouble.CORRUPTED: both(doubt(Sent.REPLY)),
     Trouble.FOREIGN: both(doubt(Sent.REPLY)),
+    Trouble.UNASKED: both(doubt(Sent.REPLY)),
+    Trouble.MISFIT: both(doubt(Sent.REPLY)),
     Trouble.REFUSED_PROVED: both(proved("modbus-exception-02", 1)),
     Trouble.REFUSED_UNPROVED: both(doubt(Sent.REPLY)),
     Trouble.VANISHED_DURING: both(doubt(Sent.REPLY)),
@@ -105,6 +107,16 @@ class Words:
                 self.held[at] = number
                 return pdu
         return bytes([function | 0x80, 1])
+
+
+def unasked(pdu: bytes) -> bytes:
+    """The same reply of another function."""
+    return bytes([pdu[0] ^ 1]) + pdu[1:]
+
+
+def misfit(pdu: bytes) -> bytes:
+    """A read's reply with half of the words, a write's echo with another value."""
+    return pdu[:1] + b"\x02" + pdu[2:4] if pdu[0] == 3 else pdu[:-1] + bytes([pdu[-1] ^ 1])
 
 
 def refusal(trouble: Trouble, pdu: bytes) -> bytes | None:

@@ -65,7 +65,9 @@ HANDED_OVER: Final[dict[Trouble, Expectation]] = {
     Trouble.UNCARRIED: both(proved("not-sent", 0)),
     Trouble.TOO_LONG: both(proved("not-sent", 0)),
 }
-CLOCKED: Final = dict.fromkeys((Trouble.LATE, Trouble.OVERDUE, Trouble.TWICE, Trouble.FOREIGN), CLOCK)
+CLOCKED: Final = dict.fromkeys(
+    (Trouble.LATE, Trouble.OVERDUE, Trouble.TWICE, Trouble.FOREIGN, Trouble.UNASKED, Trouble.MISFIT), CLOCK
+)
 
 
 @dataclass

@@ -114,6 +114,8 @@ SPOILT: Final[dict[Trouble, Callable[[bytes], bytes]]] = {
     Trouble.FRAGMENT: lambda reply: reply[:-3],
     Trouble.CORRUPTED: lambda reply: reply[:-3] + bytes([reply[-3] ^ 1]) + reply[-2:],
     Trouble.FOREIGN: lambda reply: framed(bytes([reply[0] + 1]) + reply[1:-2]),
+    Trouble.UNASKED: lambda reply: framed(reply[:1] + words.unasked(reply[1:-2])),
+    Trouble.MISFIT: lambda reply: framed(reply[:1] + words.misfit(reply[1:-2])),
 }
 
 
@@ -181,7 +183,7 @@ class PeerOverTcp(PeerBench):
     cannot: ClassVar[Mapping[Trouble, str]] = {
         Trouble.SILENT: STOPPED,
         Trouble.REFUSED_UNPROVED: NO_SUCH_REFUSAL,
-        **dict.fromkeys((Trouble.OVERDUE, Trouble.TWICE, Trouble.FRAGMENT, Trouble.CORRUPTED, Trouble.FOREIGN), SOUND),
+        **dict.fromkeys((Trouble.OVERDUE, *SPOILT), SOUND),
     }
 
     def __init__(self, room: Room) -> None:
@@ -289,7 +291,7 @@ class PeerOnALine(PeerBench):
     def arrange(self, trouble: Trouble, access: Access) -> None:
         """By a signal, or on the wire."""
         del access
-        if trouble in (Trouble.ABSENT, Trouble.SILENT, Trouble.LATE, Trouble.FRAGMENT):
+        if trouble in (Trouble.ABSENT, Trouble.SILENT, Trouble.LATE, Trouble.FRAGMENT, Trouble.MISFIT):
             self._rtu._settings = replace(self._rtu._settings, response_ms=SILENCE_MS)
         if trouble is Trouble.LATE:
             self.peer.stop()

@@ -31,7 +31,7 @@ from tests.registers.scripted_line import Reply, Slave
 from tests.registers.scripted_server import until
 
 REQUEST_BYTES: Final = 8
-WAITED_FOR: Final = (Trouble.ABSENT, Trouble.SILENT, Trouble.LATE, Trouble.FRAGMENT)
+WAITED_FOR: Final = (Trouble.ABSENT, Trouble.SILENT, Trouble.LATE, Trouble.FRAGMENT, Trouble.MISFIT)
 
 
 class ModbusRtuBench(Bench):
@@ -94,6 +94,10 @@ class ModbusRtuBench(Bench):
                 return [good[:-3] + bytes([good[-3] ^ 1]) + good[-2:]]
             case Trouble.FOREIGN:
                 return [framed(bytes([request[0] + 1]) + good[1:-2])]
+            case Trouble.UNASKED:
+                return [framed(request[:1] + words.unasked(good[1:-2]))]
+            case Trouble.MISFIT:
+                return [framed(request[:1] + words.misfit(good[1:-2]))]
             case Trouble.VANISHED_DURING:
                 self._left.wait(10)
                 self.path.unlink()

@@ -170,6 +170,10 @@ def _said(trouble: Trouble | None, number: int, unit: int, pdu: bytes, request: 
             return frame(number - 1, b"\x03\x04" + STALE, unit) + good
         case Trouble.CORRUPTED:
             return frame(number, pdu, unit, protocol=1)
+        case Trouble.UNASKED:
+            return frame(number, words.unasked(pdu), unit)
+        case Trouble.MISFIT:
+            return frame(number, words.misfit(pdu), unit)
         case Trouble.FOREIGN:
             return frame(number, pdu, unit + 1)
         case _:

@@ -66,9 +66,12 @@ TAKEN: Final[dict[Trouble, Expectation]] = {
     Trouble.REFUSED_UNPROVED: both(doubt(Sent.REPLY)),
 }
 EVERY_KIND: Final = "the simulated bus carries every kind of transfer, and makes no frames of them"
+ITS_OWN: Final = "a chip gives its own answer to what it was asked, or none"
 NOT_HERE: Final = {
     Trouble.OVERDUE: "a limit that it has with RTU: a reply after the quarantine passes for the next",
-    Trouble.FOREIGN: "no device answers for another one",
+    Trouble.FOREIGN: ITS_OWN,
+    Trouble.UNASKED: ITS_OWN,
+    Trouble.MISFIT: ITS_OWN,
     Trouble.UNCARRIED: EVERY_KIND,
     Trouble.UNSAYABLE: EVERY_KIND,
     Trouble.TOO_LONG: EVERY_KIND,
