@@ -192,6 +192,11 @@ class SimBench(Bench):
         """See Bench."""
         self._sim.plug()
 
+    def unread(self) -> bool:
+        """Whether a reply has arrived that is nobody's."""
+        due_s = self._sim._input.next_s
+        return due_s is not None and due_s <= self.now[-1]
+
     def holds(self) -> int:
         """Nothing of the host's."""
         return 0
