@@ -195,6 +195,9 @@ class Bench(ABC):
     def arrange(self, trouble: Trouble, access: Access) -> None:
         """Let the next request meet the trouble; from here on the device holds the lie."""
 
+    def settle(self) -> None:  # noqa: B027  # a counterpart that answers in the caller's thread has done so
+        """Return when the counterpart has done with a request that nobody waits for any more: it may be slow."""
+
     def let_out(self) -> None:  # noqa: B027  # a bus without late replies has nothing to let out
         """Let what is late come, and return when it has arrived at the bus."""
 

@@ -63,6 +63,7 @@ def met(bench: Bench, trouble: Trouble, access: Access) -> Answer:
     assert bench.bus.perform(bench.read) == Confirmed(bench.right)
     bench.arrange(trouble, access)
     answer = at_once(bench, bench.asked(trouble, access))
+    bench.settle()
     if trouble is Trouble.LATE:
         bench.let_out()
     return answer

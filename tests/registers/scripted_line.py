@@ -22,7 +22,7 @@ class Slave:
 
     Attributes:
         far, near: both ends of the pty; the bus opens `path`, which is the near one.
-        requests: what it got, in order.
+        requests: what it got, in order; `answered`, to how many of them it has given what it was to give.
         script: the pieces of the next replies.
         otherwise: gives the pieces where no script is left; None: the line is hung up.
     """
@@ -32,6 +32,7 @@ class Slave:
         tty.setraw(self.near)
         self.path = os.ttyname(self.near)
         self.requests: list[bytes] = []
+        self.answered = 0
         self.script: list[list[bytes]] = []
         self.otherwise: Callable[[bytes], Reply] = nothing
         self.gone = threading.Event()
@@ -52,6 +53,7 @@ class Slave:
                 break
             for piece in pieces:
                 os.write(self.far, piece)
+            self.answered += 1
         for handle in (self.near, self.far, self._ended):
             os.close(handle)
         self.gone.set()

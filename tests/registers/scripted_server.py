@@ -25,7 +25,7 @@ class Server:
     """Answers each request as the next script says; one connection after the other.
 
     Attributes:
-        got: what it got, in order.
+        got: what it got, in order; `answered`, to how many of them it has given what it was to give.
         scripts: for the next requests; `otherwise` for those that none is left for.
         connections: how many it took.
     """
@@ -34,6 +34,7 @@ class Server:
         self.listening = socket.create_server(("127.0.0.1", port))
         self.port: int = self.listening.getsockname()[1]
         self.got: list[bytes] = []
+        self.answered = 0
         self.scripts: list[Script] = []
         self.otherwise = otherwise
         self.connections = 0
@@ -54,6 +55,7 @@ class Server:
                     self.got.append(request)
                     script = self.scripts.pop(0) if self.scripts else self.otherwise
                     script(int.from_bytes(request[:2], "big"), line)
+                    self.answered += 1
 
     def close(self) -> None:
         """Listen no more and hang up, as a server that is gone."""

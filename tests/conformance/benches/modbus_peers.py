@@ -98,15 +98,18 @@ class SpoilingWire(Wire):
 
     Attributes:
         spoil: what becomes of it.
+        replies: how many came from the slave, those included that were lost.
     """
 
     def __init__(self) -> None:
+        self.replies = 0
         self.spoil: Callable[[bytes], bytes] | None = None
         super().__init__()
 
     def _reply(self, data: bytes) -> None:
         spoil, self.spoil = self.spoil, None
         super()._reply(data if spoil is None else spoil(data))
+        self.replies += 1
 
 
 SPOILT: Final[dict[Trouble, Callable[[bytes], bytes]]] = {
@@ -279,7 +282,8 @@ class PeerOnALine(PeerBench):
     def __init__(self, room: Room) -> None:
         super().__init__(room)
         assert self.peer.wire is not None
-        self._wire: Wire = self.peer.wire
+        self._wire = self.peer.wire
+        self._awaited = 0
         self._rtu = ModbusRtu(RtuSettings(self._wire.master_end, 115200, response_ms=PATIENT_MS))
         self.bus = self._rtu
         self._before = len(self._wire.requests)
@@ -292,14 +296,21 @@ class PeerOnALine(PeerBench):
         """By a signal, or on the wire."""
         del access
         if trouble in (Trouble.ABSENT, Trouble.SILENT, Trouble.LATE, Trouble.FRAGMENT, Trouble.MISFIT):
-            self._rtu._settings = replace(self._rtu._settings, response_ms=SILENCE_MS)
+            # a process may be slow, and what it has not read yet it takes for one frame with what follows
+            silence_ms = SILENCE_MS if trouble is Trouble.LATE else 4 * SILENCE_MS
+            self._rtu._settings = replace(self._rtu._settings, response_ms=silence_ms)
         if trouble is Trouble.LATE:
             self.peer.stop()
+        if trouble is Trouble.SILENT or trouble in SPOILT:
+            self._awaited = self._wire.replies + 1
         if trouble is Trouble.SILENT:
             self._wire.lose_replies = 1
         if trouble in SPOILT:
-            assert isinstance(self._wire, SpoilingWire)
             self._wire.spoil = SPOILT[trouble]
+
+    def settle(self) -> None:
+        """Wait for the reply that was lost or spoilt."""
+        until(lambda: self._wire.replies >= self._awaited)
 
     def mend(self) -> None:
         """Replies come, and are waited for."""

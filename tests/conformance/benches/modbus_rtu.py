@@ -56,7 +56,7 @@ class ModbusRtuBench(Bench):
         self.path = room.folder / "by-id"
         self._slaves: list[Slave] = []
         self._trouble: Trouble | None = None
-        self._late, self._leaves = b"", False
+        self._late, self._leaves, self._waits = b"", False, False
         self._left = threading.Event()
         self.plug()
         self._rtu = ModbusRtu(RtuSettings(str(self.path), 115200, response_ms=PATIENT_MS))
@@ -116,7 +116,8 @@ class ModbusRtuBench(Bench):
         """At the next frame, or at the port at once."""
         del access
         self.device.hold(words.LIE)
-        self._patience(SILENCE_MS if trouble in WAITED_FOR else PATIENT_MS)
+        self._waits = trouble in WAITED_FOR
+        self._patience(SILENCE_MS if self._waits else PATIENT_MS)
         match trouble:
             case Trouble.VANISHED_BEFORE:
                 self.unplug()
@@ -144,6 +145,12 @@ class ModbusRtuBench(Bench):
         """Whether the port has gone; one that is going is waited for."""
         gone = self._slaves[-1].gone
         return gone.wait(10 if self._leaves else 0)
+
+    def settle(self) -> None:
+        """Wait for its thread."""
+        slave = self._slaves[-1]
+        if self._waits:
+            until(lambda: self._trouble is None and slave.answered == len(slave.requests))
 
     def _patience(self, response_ms: int) -> None:
         self._rtu._settings = replace(self._rtu._settings, response_ms=response_ms)

@@ -57,6 +57,7 @@ class ModbusTcpBench(Bench):
         super().__init__(room)
         self.device = words.Words()
         self._trouble: Trouble | None = None
+        self._waits = False
         self._late: tuple[socket.socket, bytes] | None = None
         self._servers = [Server(0, self._reply)]
         self.port = self._servers[0].port
@@ -102,7 +103,8 @@ class ModbusTcpBench(Bench):
         """At the next frame, or at the server at once."""
         del access
         self.device.hold(words.LIE)
-        self._patience(SILENCE_MS if trouble in WAITED_FOR else PATIENT_MS)
+        self._waits = trouble in WAITED_FOR
+        self._patience(SILENCE_MS if self._waits else PATIENT_MS)
         match trouble:
             case Trouble.VANISHED_BEFORE:
                 self.unplug()
@@ -111,6 +113,12 @@ class ModbusTcpBench(Bench):
                 self.plug()
             case _:
                 self._trouble = trouble
+
+    def settle(self) -> None:
+        """Wait for its thread."""
+        server = self._servers[-1]
+        if self._waits:
+            until(lambda: self._trouble is None and server.answered == len(server.got))
 
     def _patience(self, response_ms: int) -> None:
         self._tcp._settings = replace(self._tcp._settings, response_ms=response_ms)
