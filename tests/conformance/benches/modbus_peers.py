@@ -264,9 +264,14 @@ class PeerOverTcp(PeerBench):
 
 
 class PeerOnALine(PeerBench):
-    """The wire's own record is what was seen."""
+    """The wire's own record is what was seen.
+
+    Attributes:
+        refuses_for_others: it refuses what is for another unit, where others are silent.
+    """
 
     on_a_line = True
+    refuses_for_others: ClassVar[bool] = False
     can: ClassVar[Mapping[Trouble, Expectation]] = {
         **NEVER,
         Trouble.ABSENT: both(doubt(Sent.REPLY)),
@@ -301,7 +306,7 @@ class PeerOnALine(PeerBench):
             self._rtu._settings = replace(self._rtu._settings, response_ms=silence_ms)
         if trouble is Trouble.LATE:
             self.peer.stop()
-        if trouble is Trouble.SILENT or trouble in SPOILT:
+        if trouble is Trouble.SILENT or trouble in SPOILT or (trouble is Trouble.ABSENT and self.refuses_for_others):
             self._awaited = self._wire.replies + 1
         if trouble is Trouble.SILENT:
             self._wire.lose_replies = 1
@@ -309,7 +314,7 @@ class PeerOnALine(PeerBench):
             self._wire.spoil = SPOILT[trouble]
 
     def settle(self) -> None:
-        """Wait for the reply that was lost or spoilt."""
+        """Wait for the reply that was lost or spoilt, or a refusal that came too late."""
         until(lambda: self._wire.replies >= self._awaited)
 
     def mend(self) -> None:
@@ -373,6 +378,7 @@ class PymodbusOnALine(PeerOnALine):
     """See its slave."""
 
     name, module, transport = "pymodbus, RTU", "tests.modbus.slave", ()
+    refuses_for_others = True
 
 
 BENCHES: Final = (
