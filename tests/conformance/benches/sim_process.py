@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from hwtool_registers.bus import RegisterRead, RegisterWrite, Sent
@@ -69,23 +70,30 @@ class Tap:
     def __init__(self, path: str, behind: str) -> None:
         self.heard: list[str] = []
         self.kills: Callable[[], None] | None = None
-        self.behind = behind
+        self._listening: socket.socket | None = None
         self.live: set[socket.socket] = set()
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listening.bind(path)
-        self._listening.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._path = Path(path)
+        self.listen(behind)
 
-    def _accept(self) -> None:
+    def listen(self, behind: str) -> None:
+        """Stand for the process at this socket."""
+        self.close()
+        self.behind = behind
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listening.bind(str(self._path))
+        self._listening.listen()
+        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
+
+    def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                near, _ = self._listening.accept()
+                near, _ = listening.accept()
             except OSError:
                 return
+            self.live.add(near)
             threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near: socket.socket) -> None:
-        self.live.add(near)
         self._pass_on(near)
         self.live.discard(near)
 
@@ -105,10 +113,12 @@ class Tap:
                 far.sendall(data)
 
     def close(self) -> None:
-        """Take no more connections."""
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
+        """Take no more connections, as where no process is: nobody is at the path."""
+        self._path.unlink(missing_ok=True)
+        if self._listening is not None:
+            with contextlib.suppress(OSError):  # closed already
+                self._listening.shutdown(socket.SHUT_RDWR)
+            self._listening.close()
 
 
 def _from_either(near: socket.socket, far: socket.socket) -> tuple[socket.socket, bytes] | None:
@@ -185,6 +195,7 @@ class SimProcessBench(Bench):
         self.process().control("set", address=sim.EXPANDER, register="OLATA", value=data[0])
 
     def _kill(self) -> None:
+        self._tap.close()
         self.process().close()
         if threading.current_thread() is threading.main_thread():  # else the tap itself kills it, and hangs up next
             until(lambda: not self._tap.live)
@@ -196,7 +207,8 @@ class SimProcessBench(Bench):
     def mend(self) -> None:
         """A process runs, its expander is there and holds what is right."""
         process = self.process()
-        self._tap.behind = process.path
+        if process.path != self._tap.behind:
+            self._tap.listen(process.path)
         process.control("clear_faults")
         with contextlib.suppress(ValueError):  # it has not moved
             process.control("move", address=0x27, to=sim.EXPANDER)
@@ -223,7 +235,7 @@ class SimProcessBench(Bench):
 
     def plug(self) -> None:
         """See Bench."""
-        self._tap.behind = self.process().path
+        self._tap.listen(self.process().path)
         self._hold(bytes([self._who]))
 
     def board(self) -> dict[str, Any]:
