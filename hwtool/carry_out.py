@@ -121,13 +121,24 @@ async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, overtaken
         )
         return Finished(None, failed(error, "unknown", evidence=evidence, warnings=warnings), [])
     if done < total:
-        return await _partly_safe(prepared, sent, evidence, warnings, failed_parts)
+        return await _partly_safe(intent, prepared, sent, evidence, warnings, failed_parts)
     all_sent = Dispatched([], None, None, done, transfers, warnings)
     return await _watched(intent, prepared, all_sent, evidence, clock, overtaken)
 
 
+def _shows_nothing(prepared: Prepared) -> bool:
+    """Whether a write that was sent to its end is in doubt for all that the bus and the board say."""
+    worker = prepared.resolved.device.worker
+    return not worker.carries.acknowledges and not worker.spec.accept_unacknowledged
+
+
 async def _partly_safe(
-    prepared: Prepared, sent: Sequence[Dispatched], evidence: dict[str, Any], warnings: list[str], failed_parts: str
+    intent: Intent,
+    prepared: Prepared,
+    sent: Sequence[Dispatched],
+    evidence: dict[str, Any],
+    warnings: list[str],
+    failed_parts: str,
 ) -> Finished:
     """A safe state of which some entries are proved not to have been sent, or not whole; the others are looked at."""
     begun = [part.register for part, s in zip(prepared.parts, sent, strict=True) if s.done]
@@ -142,6 +153,13 @@ async def _partly_safe(
     effects: Effects = "applied" if seen in ("applied", "other") else "none" if seen == "satisfied" else "unknown"
     if not begun:
         effects = "none"
+    if begun and effects == "unknown" and _shows_nothing(prepared):
+        evidence |= {"how": "sent"}
+        message = f"{prepared.resolved.name()}: {failed_parts}; nothing shows that the others were taken"
+        unshown = DomainError(
+            Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="reply", evidence=evidence, settled=False
+        )
+        return Finished(None, failed(unshown, "unknown", evidence=evidence, warnings=warnings), [])
     verdict = "partial" if begun else "not_applied"
     evidence |= {"how": "bus"}
     whole = sum(s.stopped is None for s in sent)
@@ -203,6 +221,12 @@ def _stopped(
             )
         case Rejected(fault, proof):
             evidence["proof"] = proof
+            if sent.done and prepared.resolved.kind != "read" and _shows_nothing(prepared):
+                message = f"{name}: stopped after {sent.done} of {total} transfers, which nothing acknowledges: {fault}"
+                unshown = DomainError(
+                    Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="reply", evidence=evidence, settled=False
+                )
+                return Finished(None, failed(unshown, "unknown", evidence=evidence, warnings=sent.warnings), [])
             if sent.done:
                 message = f"{name}: stopped after {sent.done} of {total} transfers: {fault}"
                 error = DomainError(
@@ -336,7 +360,7 @@ async def _watched(
         "window_ms": prepared.window_ms if prepared.verifiable else 0,
         "after": _hexed(now, prepared),
     }
-    if how == "sent" and verdict.verdict == "applied" and not device.worker.spec.accept_unacknowledged:
+    if how == "sent" and verdict.verdict == "applied" and not confirmed and _shows_nothing(prepared):
         message = f"{resolved.name()}: sent on a bus that acknowledges nothing, and nothing shows that it was taken"
         unshown = DomainError(
             Code.OUTCOME_UNKNOWN, message, op=intent.op_id, stage="reply", evidence=evidence, settled=False

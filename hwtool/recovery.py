@@ -55,8 +55,6 @@ async def observe(row: OpRow, device: Device) -> dict[str, int]:
         CannotObserve: the bus did not answer, a bank is not selected, or a gate is closed.
         DomainError: the bus is quarantined or wedged.
     """
-    if device.mux is not None and device.mux.hold is not None:
-        raise CannotObserve(f"{device.mux.name} is held, and it would be written for this")
     now = {}
     for name, shown in facts(row)["observables"].items():
         if device.switches and device.contract.mux is not None and name == device.contract.mux.register:
@@ -113,6 +111,8 @@ async def try_rules(daemon: Daemon, row: OpRow, device: Device) -> Verdict | Nee
     Whether the device has restarted is asked again after the observation: a restart just before it has set back what
     was looked at, and the word from before knows nothing of it.
     """
+    if device.mux is not None and (held := device.mux.held()) is not None:
+        return NeedsPerson(f"{device.mux.name} would be written for this look: {held.message}")
     kept = len(await kept_values(daemon, row))
     first = decide(row, None, restart_of(row, await boot_evidence(daemon, device)), kept)
     if isinstance(first, Verdict):

@@ -45,7 +45,8 @@ from hwtool_registers.bus import (
 )
 from hwtool_registers.buses.usb_nodes import enumeration_of
 
-ABSENT: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.EIO})
+GONE: Final = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE})
+ABSENT: Final = GONE | {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EIO}
 ABSENT_RETRY_MS: Final = 1000
 UNSENT: Final = NOT_OPEN | {"not-sent"}  # proofs that no copy of a request has left
 CLOSE_LIMIT_S: Final = 30.0

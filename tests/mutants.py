@@ -1340,7 +1340,7 @@ MUTANTS = [
         "    return judged is not None\n\n\ndef _touching_nothing_else",
         MERGING + "test_update_when_reading_the_register_does_something_then_the_device_is_not_asked_to_merge"),
     Mutant("what nothing shows on a bus that acknowledges nothing is in doubt", "hwtool/carry_out.py",
-        """    if how == "sent" and verdict.verdict == "applied" and not device.worker.spec.accept_unacknowledged:\n""",
+        """    if how == "sent" and verdict.verdict == "applied" and not confirmed and _shows_nothing(prepared):\n""",
         "    if False:\n",
         "tests/hwtool/test_unacknowledged.py"),
     Mutant("a block of another length is no value", "registers/hwtool_registers/buses/i2c.py",
@@ -1443,6 +1443,18 @@ MUTANTS = [
         "            self._hang_up()\n            return Ambiguous(Sent.REPLY, f\"the simulator went away",
         "            return Ambiguous(Sent.REPLY, f\"the simulator went away",
         GONE + "[sim process-vanished before-write]"),
+    Mutant("no rule looks through a multiplexer that is held", "hwtool/recovery.py",
+        "    if device.mux is not None and (held := device.mux.held()) is not None:\n",
+        "    if False:\n",
+        "tests/hwtool/test_mux.py::test_rules_when_a_person_holds_the_multiplexer_then_nothing_is_sent_for_them"),
+    Mutant("a part that nothing acknowledged is in doubt", "hwtool/carry_out.py",
+        """            if sent.done and prepared.resolved.kind != "read" and _shows_nothing(prepared):\n""",
+        "            if False:\n",
+        "tests/hwtool/test_unacknowledged.py"),
+    Mutant("an entry that nothing acknowledged is in doubt", "hwtool/carry_out.py",
+        """    if begun and effects == "unknown" and _shows_nothing(prepared):\n""",
+        "    if False:\n",
+        "tests/hwtool/test_unacknowledged.py"),
 ]  # fmt: skip
 
 

@@ -276,10 +276,20 @@ def judge_whole_value(register: Register, value: int) -> Refused | None:
 
     A field update is judged by its fields first, and by this once its whole value is known.
     """
-    outside = _outside(register.write, value, register.quantity.encoding)
+    outside = _outside(register.write, value, register.quantity.encoding) or _no_text(register, value)
     if outside is None:
         return None
     return Refused(outside[0], register.name, None, f"{register.name}: {outside[1]}", outside[2])
+
+
+def _no_text(register: Register, value: int) -> tuple[str, str, str] | None:
+    """As `_outside`, of a text that is written as long as it is: a number must be the characters of one."""
+    if register.space is not Space.BLOCK or register.quantity.encoding is not Encoding.TEXT:
+        return None
+    text = value.to_bytes((value.bit_length() + 7) // 8, "big")
+    if text and text.isascii() and text.decode("ascii").isprintable():
+        return None
+    return "not_a_value", f"{value:#x} is no text of printable characters", "a text of one character at least"
 
 
 def _reserved_value(field: Field) -> int:

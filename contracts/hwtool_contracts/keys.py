@@ -50,7 +50,7 @@ QUANTITY: Final = {
     "unit": Key("text", "unit of the value"),
     "exponent_from": Key("text", "linear16: register or REG.FIELD whose low five bits, signed, are the exponent"),
     "scale_from": Key("text", "register or REG.FIELD whose raw value chooses one of `scales`"),
-    "scales": Key("numbers", "scale for each raw value of `scale_from`: a table, `{ 0 = \"0.1\", 1 = \"0.2\" }`"),
+    "scales": Key("numbers", 'scale for each raw value of `scale_from`: a table, `{ 0 = "0.1", 1 = "0.2" }`'),
     "scale_param": Key("text", "parameter of the board that the scale is multiplied with"),
 }
 STATED: Final = {

@@ -32,6 +32,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import socketserver
@@ -244,6 +245,10 @@ class SimConnection:
         if "error" in answer:
             raise ValueError(f"the simulator refused: {answer['error']}")
         return answer
+
+    def stands(self) -> bool:
+        """Whether the process has not gone away; nothing comes from it unasked but its end."""
+        return not select.select([self._socket], [], [], 0)[0]
 
     def close(self) -> None:
         """Hang up; what could not be sent any more is dropped."""

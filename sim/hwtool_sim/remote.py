@@ -104,6 +104,13 @@ class RemoteSimBus:
             self._hang_up()  # unplugged there: it is joined again when it is back
         return answer
 
+    def alive(self) -> bool:
+        """Whether the process has not gone away since it was asked last; one that is back may be another."""
+        if self._connection is not None and self._connection.stands():
+            return True
+        self._hang_up()
+        return False
+
     def boot_evidence(self, address: int) -> str | None:
         """The chip's nonce.
 

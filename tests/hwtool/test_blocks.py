@@ -102,6 +102,16 @@ def test_block_that_says_which_device_it_is_when_it_is_another_one_then_no_effec
     play(life, toy_board(tmp_path, *PARTS, head=HEAD))
 
 
+@pytest.mark.parametrize("value", [0, 0x6100])
+def test_text_when_given_as_a_number_that_is_none_then_refused(play: Play, tmp_path: Path, value: int) -> None:
+    async def life(lab: Lab) -> None:
+        lab.chip().values["MODEL"] = text("MX-5")
+        told = await lab.ask("reg.write", register="toy.LABEL", value=value, key=KEY)
+        assert (code_of(told), error_of(told)["rule"], lab.writes("LABEL")) == ("refused", "not_a_value", 0)
+
+    play(life, toy_board(tmp_path, *PARTS, head=HEAD))
+
+
 def test_dump_when_there_are_blocks_then_each_by_itself(play: Play, tmp_path: Path) -> None:
     neighbours = [reg(f"B{n}", 0x10 + n, "space = 'block'\nwidth_bits = 8") for n in range(3)]
 

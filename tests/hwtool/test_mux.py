@@ -565,6 +565,25 @@ def test_relock_when_the_multiplexer_is_held_then_it_is_hindered(play: Play, tmp
     play(life, both(tmp_path))
 
 
+def test_rules_when_a_person_holds_the_multiplexer_then_nothing_is_sent_for_them(play: Play, tmp_path: Path) -> None:
+    counted = (*PARTS, reg("STARTS", 9, access="ro"), "[restart]\ncounter = 'STARTS'\n")
+
+    async def life(lab: Lab) -> None:
+        assert (await lab.ask("reg.read", registers=["left.A"])).ok
+        lab.fault(FaultKind.REPLY_LOST, "left", offset=0)
+        assert code_of(await lab.ask("reg.write", register="left.A", value=1, key=KEY)) == "outcome_unknown"
+        await lab.operator("device.hold", device="mux", reason="look")
+        before = len(lab.sent("mux"))
+        await lab.rules_ran("left")
+        told: Any = (await lab.ask("op.get", key=KEY, verify=True)).op
+        assert (told["state"], "mux would be written" in told["needs_person"]) == ("UNKNOWN", True)
+        assert lab.sent("mux")[before:] == []
+        await lab.operator("device.release", device="mux", reason="looked")
+        assert (await lab.ask("op.get", key=KEY, verify=True)).verdict == "applied"
+
+    play(life, toy_board(tmp_path, *counted, device=MUX + on(0, "left")))
+
+
 @pytest.mark.usefixtures("kept_buses")
 def test_unknown_of_the_switch_when_devices_sit_behind_it_now_then_what_it_holds_tells_nothing(
     play: Play, tmp_path: Path

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +177,10 @@ class I2c:
         """Give one transfer to the kernel, once; see the bus contract."""
         if isinstance(transfer, Line) or not CAPABILITIES.carries(transfer):
             return Rejected(f"I2C cannot carry {type(transfer).__name__}", NOT_SENT)
-        out, size = bytes_of(transfer)
+        try:
+            out, size = bytes_of(transfer)
+        except OverflowError:
+            return Rejected(f"an offset that {transfer} has no room for", NOT_SENT)
         if max(len(out), size) > MOST_BYTES:
             return Rejected(f"a message of more than {MOST_BYTES} bytes: i2c-dev takes no longer ones", NOT_SENT)
         try:
@@ -202,10 +206,17 @@ class I2c:
             return self._failed(transfer, error)
 
     def _failed(self, transfer: RegisterRead | RegisterWrite | Message, error: OSError) -> Answer:
-        if not self._node.exists():
+        if not self._is_there():
             self.close()  # or the one that comes back would never be opened
             return Ambiguous(Sent.DATA, f"{self._node} vanished: {error}")
         return answer_of(self._adapter, transfer, error.errno or errno.EIO)
+
+    def _is_there(self) -> bool:
+        """Whether the node is the one that was opened: an adapter that is back, or a link made anew, is another."""
+        try:
+            return self._bus is not None and os.path.samestat(os.fstat(self._bus.fd or 0), self._node.stat())
+        except OSError:
+            return False
 
     def _by_messages(
         self, bus: SMBus, transfer: RegisterRead | RegisterWrite | Message, out: bytes, size: int

@@ -48,6 +48,8 @@ def pdu_of(transfer: RegisterRead | RegisterWrite) -> bytes:
     Raises:
         ValueError: the transfer cannot be said in one request of the functions supported.
     """
+    if max(transfer.offset, transfer.first[0] if isinstance(transfer, RegisterRead) and transfer.first else 0) > 0xFFFF:
+        raise ValueError(f"no Modbus frame for {transfer}")
     if transfer.function == 43 and isinstance(transfer, RegisterRead) and transfer.offset < 0x100:
         return b"\x2b" + IDENTIFICATION + bytes([transfer.offset])
     head = bytes([transfer.function or 0]) + transfer.offset.to_bytes(2, "big")

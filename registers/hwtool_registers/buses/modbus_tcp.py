@@ -125,7 +125,7 @@ class ModbusTcp:
         except ValueError as error:
             return Rejected(str(error), "not-sent")
         if self._line is not None and not self.alive():
-            return Rejected(f"{self._place} has closed the connection", "port-not-opened")
+            return Rejected(f"{self._place} has closed the connection, or is out of step", "port-not-opened")
         try:
             self.open()
         except OSError as error:
@@ -209,12 +209,14 @@ class ModbusTcp:
 
         Raises:
             OSError: the other side has hung up, or does not fall silent.
-            OutOfStep: what came is no frame.
+            OutOfStep: what came is no frame, or not the whole of one.
         """
         for _ in range(MAX_DRAINS):
             if not select.select([line], [], [], 0)[0]:
                 while self._frame() is not None:
                     pass
+                if self._came:  # what comes next would be taken for the rest of it
+                    raise OutOfStep(f"it stopped within a frame: {self._came[:16].hex()}")
                 return
             self._receive(line)
         raise OSError(errno.EIO, f"{self._place} does not fall silent")

@@ -252,10 +252,6 @@ class I2cByLinkBench(I2cBench):
     """The same adapter, named by a link that udev keeps, as where two adapters have the same name."""
 
     name = "i2c by link"
-    defects: ClassVar[Mapping[Trouble, str]] = {
-        Trouble.RETURNED: "the link leads to the new node, so that the handle of the old one is kept, dead, for good",
-    }
-    unnoticed = "the handle of the old node is kept: the device stays away until the daemon is started anew"
 
     @property
     def link(self) -> Path:

@@ -47,9 +47,6 @@ class ModbusTcpBench(Bench):
         Trouble.RETURNED: both(proved("port-not-opened", 0)),
     }
     cannot: ClassVar[Mapping[Trouble, str]] = {}
-    defects: ClassVar[Mapping[Trouble, str]] = {
-        Trouble.FRAGMENT: "a part of a frame outlives the quarantine, and the next reply is taken for the rest of it",
-    }
     resident = words.resident("modbus-tcp")
     read, write, right, lie = words.READ, words.WRITE, words.RIGHT, words.LIE
 

@@ -140,7 +140,6 @@ class SimProcessBench(Bench):
     }
     cannot: ClassVar[Mapping[Trouble, str]] = sim.NOT_HERE
     resident = sim.RESIDENT
-    unnoticed = "asked for the boot evidence it hangs up; the read after that opens it anew, and the worker is not told"
     read, write, right, lie = sim.READ, sim.WRITE, sim.RIGHT, sim.LIE
 
     def __init__(self, room: Room) -> None:
