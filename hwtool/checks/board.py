@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,8 @@ from hwtool.checks.simulated import OwnTime, simulated
 from hwtool.checks.stand import Broken, NotApplicable, Remembered, Stand, ensure
 from hwtool.config import Board
 from hwtool.engine import Engine
+from hwtool_contracts.judge import Refused
+from hwtool_contracts.judge_write import judge_write
 from hwtool_contracts.lint import of_contract
 from hwtool_contracts.model import Field, Register
 
@@ -58,12 +60,32 @@ def _samples(stand: Stand, device: str, register: Register) -> list[tuple[Field 
     return found
 
 
+def _unsampled(
+    stand: Stand, device: str, register: Register, sampled: list[Field | None]
+) -> Iterator[tuple[Field | None, str]]:
+    """The fields, or the register, that nothing is written to here, and why."""
+    contract = stand.device(device).contract
+    assumed = {a.field for a in contract.assumes if a.register == register.name}
+    fields = [f for f in register.fields.values() if f.access.writable and f.reserved is None]
+    places: list[Field | None] = [f for f in fields if f not in sampled]
+    if not fields and None not in sampled:
+        places.append(None)
+    for part in places:
+        if part is not None and part.name in assumed:
+            yield part, "its contract assumes what it holds"
+            continue
+        fields_of = None if part is None else frozenset({part.name})
+        judged = judge_write(contract, register, 1 if part is None else part.placed(1), fields_of)
+        why = judged.message if isinstance(judged, Refused) else "no two values were found that may be written"
+        yield part, why
+
+
 async def _of_writes(stand: Stand, device: str, register: Register) -> AsyncIterator[Finding]:
     await stand.fresh(device)
     samples = _samples(stand, device, register)
-    if not samples:
-        told = "no value was found that its contract lets be written"
-        yield Finding(f"{device}.{register.name}", "write", "done", Outcome.NOT_APPLICABLE, told)
+    for part, why in _unsampled(stand, device, register, [part for part, _ in samples]):
+        place = f"{device}.{register.name}" + ("" if part is None else f".{part.name}")
+        yield Finding(place, f"write {(part or register).write.effect.value}", "done", Outcome.NOT_APPLICABLE, why)
     for part, sample in samples:
         place = f"{device}.{register.name}" + ("" if part is None else f".{part.name}")
         for name, guarantee in writes.GUARANTEES.items():

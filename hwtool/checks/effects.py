@@ -42,7 +42,7 @@ def write_samples(rig: Rig) -> Iterator[Sample]:
                 if (name, effect) in seen:
                     continue
                 found = sample_of(name, device, register, part, rig.chip(name).values[register.name])
-                if found is not None:
+                if found is not None and found.other is not None:
                     seen.add((name, effect))
                     yield found
 
@@ -108,7 +108,7 @@ async def _write_once(rig: Rig, sample: Sample) -> Check:
     key, counted = rig.key(), sample.register.name
     with rig.counting(sample.device, counted, "write") as executed:
         results = [await rig.call(sample.method, OPERATOR, key=key, **sample.params) for _ in range(3)]
-        conflict = await rig.call(sample.method, OPERATOR, key=key, **sample.other)
+        conflict = await rig.call(sample.method, OPERATOR, key=key, **(sample.other or {}))
     code = (conflict.error or {}).get("code")
     passed = executed[0] == 1 and code == "key_conflict" and [r.replayed for r in results] == [False, True, True]
     passed = passed and all(r.ok for r in results)
@@ -124,7 +124,7 @@ async def _read_lost(rig: Rig, device: str, register: Register, effect: str) -> 
 
 async def _write_lost(rig: Rig, sample: Sample) -> Check:
     what = f"write {sample.effect}"
-    params = sample.other if sample.effect is WriteEffect.STORE else sample.params
+    params = sample.other if sample.effect is WriteEffect.STORE and sample.other else sample.params
     return await _lost(rig, sample.device, sample.register, "write", what, sample.method, params)
 
 

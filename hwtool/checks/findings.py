@@ -38,6 +38,9 @@ GUARANTEES: Final = {
 }
 
 
+DOING: Final = frozenset({"clean", "done", "once"})  # in these something reaches a device
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One guarantee at one place.
@@ -81,8 +84,9 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed and something held."""
-        return self.count(Outcome.FAILED) == 0 and self.count(Outcome.HELD) > 0
+        """Whether nothing failed, and something was done and held: that all is refused is no proof of anything."""
+        did = any(f.outcome is Outcome.HELD and f.guarantee in DOING for f in self.findings)
+        return did and self.count(Outcome.FAILED) == 0
 
     def as_object(self) -> dict[str, Any]:
         """For a program."""

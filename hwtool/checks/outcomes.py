@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from hwtool.checks.rig import OPERATOR
 from hwtool.checks.stand import NotApplicable, Stand, ensure
 from hwtool_contracts.messages import Result
 from hwtool_contracts.model import Register
-from hwtool_sim.faults import FaultKind
+from hwtool_sim.faults import Fault, FaultKind
 
-# verdicts that say "it did not happen", and those that say "it did"
-NOT_DONE: Final = frozenset({"not_applied"})
-DONE: Final = frozenset({"applied"})
+
+def untrue(access: str, verdict: str, effects: str, executed: int, same: bool) -> str | None:
+    """What is wrong with a settlement, by what the device has counted; None: nothing.
+
+    Args:
+        same: whether the device holds what it held before.
+    """
+    if effects == "applied" and not executed:
+        return "an effect is claimed, and nothing was executed"
+    if effects == "none" and executed and not same:
+        return "an effect is denied, and it was executed"
+    match verdict:
+        case "applied":
+            return None if executed else "nothing was executed"
+        case "not_applied":
+            return "it was executed" if executed else None
+        case "satisfied":
+            return None if same and access == "write" else "it was not so before"
+        case "lost":
+            return None if access == "read" else "a write loses no value"
+        case "partial":
+            return None if executed else "nothing was executed"
+        case _:
+            return "no rule may say this where nothing has come in between"
 
 
 async def _lost(stand: Stand, device: str, kind: FaultKind, method: str, params: dict[str, Any], key: str) -> Result:
@@ -46,9 +67,11 @@ async def unknown_held(
 ) -> str:
     """While its outcome is unknown the device takes no other effect."""
     await _lost(stand, device, FaultKind.REPLY_LOST, method, params, stand.key())
+    place = stand.device(device).spec.place
+    stand.bus(device).faults.append(Fault(FaultKind.NACK, place, "read", times=1000))  # no rule can look
     await stand.engine.rules_done(stand.device(device))  # until then the bus is shut to everybody
     if stand.device(device).unknown_op is None:
-        raise NotApplicable("a rule settled it at once")
+        raise NotApplicable("a rule settled it without a look")
     with stand.counting(device, register.name, access) as executed:
         other = await stand.effect(method, **params, key=stand.key())
     code = (other.error or {}).get("code")
@@ -70,7 +93,7 @@ async def settled_truly(
     for kind in (FaultKind.REQUEST_LOST, FaultKind.REPLY_LOST):
         await stand.fresh(device)
         prepare()
-        key = stand.key()
+        key, before = stand.key(), dict(stand.chip(device).values)
         with stand.counting(device, register.name, access) as executed:
             first = await _lost(stand, device, kind, method, params, key)
             await stand.engine.rules_done(stand.device(device))
@@ -81,10 +104,9 @@ async def settled_truly(
             ensure(done.ok or stand.device(device).unknown_op is None, f"a person could not settle it: {done.summary}")
         else:
             by = f"a rule: {final.verdict}"
-            claims = final.verdict in DONE and final.effects == "applied"
-            ensure(not (claims and executed[0] == 0), f"settled as {final.verdict}, and it was never executed")
-            denies = final.verdict in NOT_DONE and final.effects == "none"
-            ensure(not (denies and executed[0] > 0), f"settled as {final.verdict}, and it was executed")
+            same = stand.chip(device).values == before
+            lie = untrue(access, str(final.verdict), final.effects, executed[0], same)
+            ensure(lie is None, f"{kind.value}: settled as {final.verdict}, effects {final.effects}: {lie}")
         ensure(stand.device(device).unknown_op is None, "the device stays held")
         told.append(f"{kind.value.replace('_', ' ')}: {executed[0]} executed, by {by}")
     return "; ".join(told)

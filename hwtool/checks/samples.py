@@ -16,14 +16,14 @@ from hwtool_registers.value import as_float
 
 @dataclass(frozen=True)
 class Sample:
-    """A write of one effect: the request, another one of the same register, and how many transfers it is."""
+    """A write of one effect: the request, and another one of the same register where there is one."""
 
     device: str
     register: Register
     effect: WriteEffect
     method: str
     params: dict[str, Any]
-    other: dict[str, Any]
+    other: dict[str, Any] | None
 
 
 def sample_of(name: str, device: Device, register: Register, part: Field | None, held: int) -> Sample | None:
@@ -54,12 +54,13 @@ def sample_of(name: str, device: Device, register: Register, part: Field | None,
         return Sample(name, register, part.write.effect, "reg.update", params, other)
     allowed = [v for v in _candidates(register, part) if _allowed(device, register, v)]
     values = [v for v in allowed if v != held] or allowed
-    if len(values) < 2:
+    if not values:
         return None
     effect = (part or register).write.effect
-    one, two = values[:2]
-    params, other = {"register": full, "value": hex(one)}, {"register": full, "value": hex(two)}
-    return Sample(name, register, effect, "reg.write", params, other)
+    one, *others = values
+    params = {"register": full, "value": hex(one)}
+    another = {"register": full, "value": hex(others[0])} if others else None
+    return Sample(name, register, effect, "reg.write", params, another)
 
 
 def _allowed(device: Device, register: Register, value: int) -> bool:

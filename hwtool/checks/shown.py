@@ -11,6 +11,7 @@ from xml.etree import ElementTree  # only written here, never parsed
 from hwtool.checks.findings import GUARANTEES, Finding, Outcome, Report
 
 WORDS: Final = {Outcome.HELD: "held", Outcome.FAILED: "FAILED", Outcome.NOT_APPLICABLE: "not applicable"}
+CAVEAT: Final = "What hwtool does with these contracts was checked; not whether they are true of your chips."
 UNPRINTABLE: Final = {n: "\N{REPLACEMENT CHARACTER}" for n in range(32) if n not in (9, 10, 13)}
 
 
@@ -18,7 +19,8 @@ def lines(report: Report) -> Iterator[str]:
     """For a person: what failed with its timeline, the guarantees with their counts, and why some do not apply."""
     for finding in report.findings:
         if finding.outcome is Outcome.FAILED:
-            yield f"FAIL {finding.place}, {finding.effect}: {GUARANTEES[finding.guarantee]}: {finding.told}"
+            kept = "" if finding.guarantee == "loads_well" else f" does not keep “{GUARANTEES[finding.guarantee]}”"
+            yield f"FAIL {finding.place}, {finding.effect}{kept}: {finding.told}"
             yield from (f"     {line}" for line in finding.timeline)
     counted = Counter((f.guarantee, f.outcome) for f in report.findings)
     for name, says in GUARANTEES.items():
@@ -32,6 +34,7 @@ def lines(report: Report) -> Iterator[str]:
         yield f"     … and {len(reasons) - 10} more reasons: --json has all of them"
     held, failed, away = (report.count(outcome) for outcome in Outcome)
     end = f"{held} held, {failed} failed, {away} not applicable, on simulated chips of board {report.board}"
+    yield CAVEAT
     yield f"{'PASS' if report.passed else 'FAIL'}: {end}"
 
 
@@ -88,7 +91,7 @@ def page(report: Report) -> str:
         f'<h1>hwtool check of board {name}: <span class="{"held" if report.passed else "failed"}">{verdict}'
         "</span></h1>\n"
         f"<p>{held} held, {failed} failed, {away} not applicable, on simulated chips made from the board's contracts."
-        f" What does not apply is no pass; each says why.</p>\n"
+        f" What does not apply is no pass; each says why. {CAVEAT}</p>\n"
     )
     counted = Counter((f.guarantee, f.outcome) for f in report.findings)
     rows = "".join(

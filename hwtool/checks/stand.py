@@ -12,8 +12,9 @@ from hwtool.checks.rig import AGENT, OPERATOR, Rig
 from hwtool.checks.simulated import OwnTime
 from hwtool.engine import Engine
 from hwtool.policy import Caller
+from hwtool_contracts.effects import WriteEffect
 from hwtool_contracts.messages import Result
-from hwtool_contracts.model import Register
+from hwtool_contracts.model import Field, Register
 from hwtool_contracts.places import find_place, gate_of
 from hwtool_registers.bus import as_object
 from hwtool_sim.board import chip_at_power_on
@@ -22,6 +23,10 @@ from hwtool_sim.faults import Fault, FaultKind
 
 APPROVERS: Final = (Caller(0, "operator", "grant-", 0), Caller(2, "operator", "grant-", 0))
 BETWEEN_CASES_S: Final = 3700.0  # rates and budgets of policy, and unanswered approvals, are over by then
+CLEARS: Final = frozenset({WriteEffect.ONE_TO_CLEAR, WriteEffect.ZERO_TO_CLEAR, WriteEffect.CLEAR})
+SETS: Final = frozenset({WriteEffect.ONE_TO_SET, WriteEffect.ZERO_TO_SET, WriteEffect.SET, WriteEffect.LOCK})
+TOGGLES: Final = frozenset({WriteEffect.ONE_TO_TOGGLE, WriteEffect.ZERO_TO_TOGGLE})
+ON_ZEROS: Final = frozenset({WriteEffect.ZERO_TO_CLEAR, WriteEffect.ZERO_TO_SET, WriteEffect.ZERO_TO_TOGGLE})
 OTHERS: Final = frozenset({"denied", "refused", "rate_limited", "unavailable", "invalid", "stale"})
 
 
@@ -130,6 +135,15 @@ class Stand(Rig):
             if found is not None:
                 register, field = found
                 self._set(device, register.name, None if field is None else field.name, 1 if value is None else value)
+
+    def charge(self, device: str, register: Register, part: Field | None, effect: WriteEffect, bits: int) -> None:
+        """Have bits of a register hold what a write with this effect would change."""
+        chip, name = self.chip(device), self.named(device, register.name)
+        bits &= register.mask if part is None else part.mask
+        if effect in CLEARS:
+            chip.values[name] |= bits
+        elif effect in SETS:
+            chip.values[name] &= ~bits
 
     def fill(self, device: str, register: Register) -> None:
         """Something to take, where reading takes."""

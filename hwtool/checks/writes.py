@@ -11,8 +11,8 @@ import msgspec
 from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
 from hwtool.checks.rig import AGENT, OPERATOR
 from hwtool.checks.samples import Sample
-from hwtool.checks.stand import NotApplicable, Stand, ensure
-from hwtool_contracts.effects import WriteEffect
+from hwtool.checks.stand import CLEARS, ON_ZEROS, OTHERS, SETS, TOGGLES, NotApplicable, Stand, ensure
+from hwtool_contracts.effects import ReadEffect, WriteEffect
 from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import WriteJudgement, judge_write
 from hwtool_contracts.model import Field
@@ -36,6 +36,20 @@ def prepare(stand: Stand, sample: Sample, part: Field | None) -> None:
     judged = _judged(stand, sample, part)
     if not isinstance(judged, Refused):
         stand.open_gates(sample.device, judged.gates, sample.register)
+    stand.charge(sample.device, sample.register, part, sample.effect, _acting(sample, part))
+
+
+def _acting(sample: Sample, part: Field | None) -> int:
+    """The bits that the write acts on: its ones, or its zeros, or all."""
+    register = sample.register
+    span = register.mask if part is None else part.mask
+    if sample.effect in (WriteEffect.CLEAR, WriteEffect.SET):
+        return span
+    if "value" in sample.params:
+        raw = int(sample.params["value"], 0)
+    else:
+        raw = 0 if part is None else part.placed(sample.params["fields"][part.name])
+    return span & (~raw if sample.effect in ON_ZEROS else raw)
 
 
 def _approval(stand: Stand, sample: Sample, part: Field | None) -> bool:
@@ -54,6 +68,7 @@ def _wanted(sample: Sample, part: Field | None) -> int | None:
 
 async def done(stand: Stand, sample: Sample, part: Field | None) -> str:
     """A write is done, and the device holds what was asked for."""
+    before = stand.chip(sample.device).values[stand.named(sample.device, sample.register.name)]
     with stand.counting(sample.device, sample.register.name, "write") as executed:
         told = await stand.done_undisturbed(sample.method, **sample.params, key=stand.key())
     ensure(executed[0] >= 1 or told.verdict == "satisfied", f"{told.verdict}, and nothing was executed")
@@ -62,6 +77,13 @@ async def done(stand: Stand, sample: Sample, part: Field | None) -> str:
     now = held if part is None else part.taken(held)
     if wanted is not None and sample.register.write.commit_by is None:
         ensure(now == wanted, f"it holds {now:#x}, asked for was {wanted:#x}")
+    bits = _acting(sample, part)
+    if sample.effect in CLEARS and not sample.register.read.effects - {ReadEffect.NONE}:
+        ensure(not held & bits, f"it holds {held:#x}, and {bits:#x} was to be cleared")
+    elif sample.effect in SETS:
+        ensure(held & bits == bits, f"it holds {held:#x}, and {bits:#x} was to be set")
+    elif sample.effect in TOGGLES:
+        ensure((held ^ before) & bits == bits, f"it held {before:#x} and holds {held:#x}; {bits:#x} was to be toggled")
     return f"{told.verdict}, {executed[0]} executed"
 
 
@@ -75,12 +97,14 @@ async def once(stand: Stand, sample: Sample, part: Field | None) -> str:
     ensure(more[0] == 0, f"{executed[0]} executed at first, {more[0]} by the repeats")
     ensure(all(r.replayed and r.verdict == first.verdict for r in again), "the repeats answer something else")
     place = f"{sample.device}.{sample.register.name}" + ("" if part is None else f".{part.name}")
-    stand.remember(place, sample.effect.value, sample.method, sample.params | {"key": key}, first)
+    stand.remember(place, f"write {sample.effect.value}", sample.method, sample.params | {"key": key}, first)
     return f"{executed[0]} executed, replayed twice"
 
 
 async def other_request(stand: Stand, sample: Sample, part: Field | None) -> str:
     """The same key with another value is refused, and nothing is sent."""
+    if sample.other is None:
+        raise NotApplicable("there is no other value that may be written")
     key = stand.key()
     await stand.done_undisturbed(sample.method, **sample.params, key=key)
     with stand.counting(sample.device, sample.register.name, "write") as executed:
@@ -122,11 +146,14 @@ async def stuck_seen(stand: Stand, sample: Sample, part: Field | None) -> str:
     chip.stuck[name] = (one, chip.values[name] & one)
     told = await stand.effect(sample.method, **sample.params, key=stand.key())
     code = None if told.error is None else told.error["code"]
-    if code in ("denied", "refused", "rate_limited", "unavailable", "invalid"):
+    if told.status == "pending_approval" or code in OTHERS:
         raise NotApplicable(f"not sent, whoever asks: {code}")
     if told.ok and told.effects == "unknown":
         raise NotApplicable("nothing of it is looked at, and that is said: unverified")
-    ensure(not told.ok, f"bit {one.bit_length() - 1} stayed as it was, and the write was told {told.verdict}")
+    ensure(
+        told.verdict == "not_applied" or code == "outcome_unknown",
+        f"bit {one.bit_length() - 1} stayed as it was, and the write was told {told.verdict}",
+    )
     return f"{code}, verdict {told.verdict}"
 
 
@@ -139,18 +166,22 @@ async def neighbours_kept(stand: Stand, sample: Sample, part: Field | None) -> s
         raise NotApplicable("it restarts the device")
     name = stand.named(sample.device, register.name)
     others = {f.name: f for f in register.fields.values() if f.name != part.name and not f.mask & part.mask}
-    plain = [f for f in others.values() if f.write.effect is WriteEffect.STORE and f.access.writable]
     assumed = {a.field for a in stand.device(sample.device).contract.assumes if a.register == register.name}
-    for field in plain:
-        if field.name not in assumed and field.reserved is None:
+    charged = [f for f in others.values() if f.access.writable and f.reserved is None and f.name not in assumed]
+    for field in charged:
+        if field.write.effect is WriteEffect.STORE:
             chip.values[name] |= field.placed(0x5555_5555_5555_5555 & ((1 << field.width_bits) - 1))
+        else:
+            stand.charge(sample.device, register, field, field.write.effect, field.mask)
     prepare(stand, sample, part)
-    before = chip.values[name]
+    before, fired = chip.values[name], chip.pulses[name]
     await stand.done_undisturbed(sample.method, **sample.params, key=stand.key())
     after = chip.values[name]
     moved = [f.name for f in others.values() if f.taken(before) != f.taken(after)]
     ensure(not moved, f"{', '.join(moved)} changed with it")
-    return f"{len(others)} other fields as they were"
+    own = part.write.effect in (WriteEffect.PULSE, WriteEffect.SELF_CLEARING, WriteEffect.COMMAND)
+    ensure(own or chip.pulses[name] == fired, "it set off what stands beside it")
+    return f"{len(others)} other fields as they were, {len(charged)} of them with something in them"
 
 
 async def approval_asked(stand: Stand, sample: Sample, part: Field | None) -> str:

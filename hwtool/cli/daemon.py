@@ -167,23 +167,25 @@ def check(board: Path | None, junit: Path | None, html: Path | None, as_json: bo
 
 
 def _check_board(path: Path, junit: Path | None, html: Path | None, as_json: bool) -> int:
-    """Check a user's board; the exit code: 0 passed, 1 something failed, 2 nothing could be checked."""
+    """Check a user's board; the exit code: 0 passed, 1 something failed, 2 not checked, or not all of it written."""
     from hwtool.checks import shown
     from hwtool.checks.board import check_board
 
     report = check_board(loaded_from(path))
-    for target, text in ((junit, shown.junit), (html, shown.page)):
-        if target is not None:
-            try:
-                target.write_text(text(report), encoding="utf-8")
-            except OSError as error:
-                complain(f"{target} cannot be written: {error.strerror or error}", 2)
     if as_json:
         click.echo(json.dumps(report.as_object()))
     else:
         for line in shown.lines(report):
             click.echo(line)
-    return 0 if report.passed else 1
+    code = 0 if report.passed else 1
+    for target, text in ((junit, shown.junit), (html, shown.page)):
+        if target is not None:
+            try:
+                target.write_text(text(report), encoding="utf-8", errors="replace")
+            except OSError as error:
+                click.echo(f"hwtool: {target} cannot be written: {error.strerror or error}", err=True)
+                code = 2
+    return code
 
 
 @click.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,11 +22,14 @@ from hwtool.engine import Engine
 from hwtool.outcome import Verdict
 from hwtool.resolve import Resolved
 from hwtool.worker import BusWorker
+from hwtool_contracts.judge_write import UpdateJudgement, judge_update
+from hwtool_contracts.messages import Result
 from hwtool_registers.bus import Ambiguous, Answer, Transfer
 from tests.hwtool.conftest import MODBUS, effect, reg, toy_board
 from tests.surface.test_proofs import typed
 
 STORE = "effect = 'store', provenance = 'generated'"
+CLEARED = "effect = 'one_to_clear', provenance = 'generated'"
 PARTS = (
     reg("LEVEL", 0, "fields.LOW = { bits = '3:0' }\nfields.HIGH = { bits = '7:4' }"),
     reg("FIFO", 1, effect("pop"), "ro"),
@@ -34,6 +38,7 @@ PARTS = (
     reg("KEY", 4, "sensitive = true\nwidth_bits = 32"),
     reg("ASKED", 8, f"write = {{ {STORE}, approval = 'required' }}"),
     reg("ODD", 9, effect("unknown"), "ro"),
+    reg("MIXED", 10, f"fields.MODE = {{ bits = 0 }}\nfields.DONE = {{ bits = 7, write = {{ {CLEARED} }} }}"),
 )
 
 
@@ -49,6 +54,13 @@ def failed(report: Report) -> set[tuple[str, str]]:
 def outcome(report: Report, place: str, guarantee: str) -> Finding:
     (found,) = [f for f in report.findings if (f.place, f.guarantee) == (place, guarantee)]
     return found
+
+
+def test_flags_when_checked_then_they_are_up_before(toys: Board) -> None:
+    report = check_board(toys)
+    assert "applied" in outcome(report, "toy.FLAGS", "done").told
+    assert outcome(report, "toy.FLAGS", "unknown_held").told == "held, 0 executed"
+    assert "1 of them with something in them" in outcome(report, "toy.MIXED.MODE", "neighbours_kept").told
 
 
 def test_board_when_nothing_is_wrong_then_each_guarantee_held_somewhere_and_none_failed(toys: Board) -> None:
@@ -67,10 +79,28 @@ def test_guarantee_when_it_cannot_be_checked_then_it_is_no_pass_and_says_why(toy
     assert (found.outcome, found.told) == (Outcome.NOT_APPLICABLE, "no plain store")
 
 
+def test_register_when_its_group_is_clean_then_a_dump_may_have_it(tmp_path: Path) -> None:
+    latched = (
+        reg("HIGH", 0, "read = { effects = ['latch'], affects = ['LOW'], provenance = 'generated' }", "ro"),
+        reg("LOW", 1, access="ro"),
+        "[groups.BOTH]\nmembers = ['HIGH', 'LOW']\ntransfer = 'each'\n",
+    )
+    found = outcome(check_board(toy_board(tmp_path, *latched)), "toy.HIGH", "not_dumped")
+    assert (found.outcome, "a member of BOTH" in found.told) == (Outcome.NOT_APPLICABLE, True)
+
+
 def test_board_when_policy_lets_nobody_write_then_not_applicable_with_its_reason(tmp_path: Path) -> None:
     board = toy_board(tmp_path, *PARTS, mode="separate-user", device="[[policy]]\nwho = '*'\nwrite = 'no'\n")
-    found = outcome(check_board(board), "toy.LEVEL.LOW", "done")
+    report = check_board(board)
+    found = outcome(report, "toy.LEVEL.LOW", "done")
     assert (found.outcome, found.told[:22]) == (Outcome.NOT_APPLICABLE, "not sent, whoever asks")
+    assert report.passed  # it can be read
+
+
+def test_board_when_policy_forbids_everything_then_it_does_not_pass(tmp_path: Path) -> None:
+    nothing = "[[policy]]\nwho = '*'\nread = 'no'\neffectful_read = 'no'\nwrite = 'no'\n"
+    report = check_board(toy_board(tmp_path, *PARTS, mode="separate-user", device=nothing))
+    assert (report.passed, failed(report)) == (False, set())
 
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
@@ -95,8 +125,42 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(keyed.KeyedOperations, "_look_up", nothing)
 
 
-def lies(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("hwtool.recovery.decide", lambda *_: Verdict("not_applied", "none", "a lie"))
+def saying(verdict: Any, effects: Any) -> Sabotage:
+    def lies(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr("hwtool.recovery.decide", lambda *_: Verdict(verdict, effects, "a lie"))
+
+    return lies
+
+
+def merges_wrongly(patch: pytest.MonkeyPatch) -> None:
+    def update(register: Any, judged: Any, current: Any, changes: Any) -> int:
+        held = current if current is not None else 0
+        for name, part in changes.items():
+            held = register.fields[name].placed(part) | held & ~register.fields[name].mask
+        return held
+
+    real = judge_update
+
+    def reads_all(contract: Any, register: Any, names: Any) -> Any:
+        judged = real(contract, register, names)
+        return replace(judged, from_current=register.mask) if isinstance(judged, UpdateJudgement) else judged
+
+    patch.setattr("hwtool.resolve.judge_update", reads_all)
+    patch.setattr("hwtool.prepare.updated_value", update)
+
+
+def remembers_reads(patch: pytest.MonkeyPatch) -> None:
+    real, kept = Engine.call, dict[str, Result]()
+
+    async def call(engine: Engine, caller: Any, method: str, params: Any, *rest: Any) -> Result:
+        if method != "reg.read":
+            return await real(engine, caller, method, params, *rest)
+        name = str(params)
+        if name not in kept or not kept[name].ok:
+            kept[name] = await real(engine, caller, method, params, *rest)
+        return kept[name]
+
+    patch.setattr(Engine, "call", call)
 
 
 def believes(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +199,22 @@ def loses_its_store(patch: pytest.MonkeyPatch) -> None:
 SABOTAGES: dict[str, tuple[Sabotage, set[tuple[str, str]]]] = {
     "a request whose reply is lost is sent again": (repeats, {("toy.STEP", "loss_told"), ("toy.FIFO", "loss_told")}),
     "keys are not looked up": (forgets, {("toy.STEP", "once"), ("toy.STEP", "other_request")}),
-    "a rule says that it did not happen": (lies, {("toy.LEVEL.LOW", "settled_truly"), ("toy.STEP", "settled_truly")}),
+    **{
+        f"a rule says {verdict}, effects {effects}": (
+            saying(verdict, effects),
+            {("toy.LEVEL.LOW", "settled_truly"), ("toy.STEP", "settled_truly"), ("toy.FIFO", "settled_truly")},
+        )
+        for verdict, effects in (
+            ("not_applied", "none"),
+            ("not_applied", "unknown"),
+            ("applied", "unknown"),
+            ("superseded", "unknown"),
+        )
+    },
+    "a rule says that it was so already": (saying("satisfied", "none"), {("toy.FIFO", "settled_truly")}),
+    "a rule says that a part of it was done": (saying("partial", "unknown"), {("toy.STEP", "settled_truly")}),
+    "flags beside a field are written back": (merges_wrongly, {("toy.MIXED.MODE", "neighbours_kept")}),
+    "reads are answered from memory": (remembers_reads, {("toy.LEVEL", "clean")}),
     "a write is believed": (believes, {("toy.LEVEL.LOW", "stuck_seen")}),
     "an update writes zeros beside it": (tramples, {("toy.LEVEL.LOW", "neighbours_kept")}),
     "nobody is asked": (waves_through, {("toy.ASKED", "approval_asked")}),
@@ -249,9 +328,11 @@ def test_manual_when_it_lists_the_guarantees_then_all_of_them() -> None:
     assert [name for name in GUARANTEES if f"`{name}`" not in text] == []
 
 
-def test_report_when_nothing_held_then_it_did_not_pass() -> None:
+def test_report_when_nothing_was_done_then_it_did_not_pass() -> None:
     assert not report_of(0).passed
     assert report_of(1).passed
+    refused = Finding("toy.R", "read pop", "refused_as_clean", Outcome.HELD, "refused")
+    assert not Report("b", [refused]).passed
 
 
 def test_verb_when_a_board_is_given_then_it_is_checked_and_the_files_are_written(tmp_path: Path) -> None:
@@ -265,7 +346,9 @@ def test_verb_when_a_board_is_given_then_it_is_checked_and_the_files_are_written
     assert (done.returncode, done.stdout.splitlines()[-1][:5]) == (0, "PASS:"), done.stdout + done.stderr
     assert ElementTree.parse(tmp_path / "j.xml").getroot().attrib["failures"] == "0"
     assert "toy.LEVEL" in (tmp_path / "r.html").read_text()
-    told = json.loads(typed("check", "--board", str(board), "--json").stdout)
+    unwritten = typed("check", "--board", str(board), "--json", "--junit", "/nowhere/j.xml")
+    told = json.loads(unwritten.stdout)  # nothing of what was checked is lost
+    assert (unwritten.returncode, "/nowhere/j.xml cannot be written" in unwritten.stderr) == (2, True)
     assert (told["passed"], told["board"], told["counts"]["failed"]) == (True, "toys", 0)
 
 
