@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
@@ -1487,6 +1488,9 @@ def tested(copy: Path, test: str) -> tuple[int, str]:
                 for stream in (1, 2):
                     os.dup2(told.fileno(), stream)
                 code = int(_run_in(copy, test))
+            except BaseException:  # noqa: BLE001  # told with the rest: the process ends here whatever it was
+                traceback.print_exc()
+                sys.stderr.flush()
             finally:
                 os._exit(code)
         _, status = os.waitpid(process, 0)
@@ -1497,7 +1501,8 @@ def tested(copy: Path, test: str) -> tuple[int, str]:
 def _run_in(copy: Path, test: str) -> int:
     """As `pytest TEST` in the copy."""
     _enter(copy)
-    return pytest.main(["-q", "-x", *FEW_PLUGINS, "--timeout=60", test])
+    mine = f"--basetemp={copy / 'tmp'}"  # the common one is tidied up by all at once
+    return pytest.main(["-q", "-x", *FEW_PLUGINS, "--timeout=60", mine, test])
 
 
 def _enter(copy: Path) -> None:

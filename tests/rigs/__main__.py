@@ -45,6 +45,7 @@ RIGS: Final = (
         ("tests/rigs/test_usb_serial.py",),
     ),
     Rig("arm kernel", "Linux's i2c-imx, eight of QEMU's chips and its trace", ("tests/rigs/test_arm_i2c.py",)),
+    Rig("conformance suite", "the same slaves as benches, and the scripted counterparts", ("tests/conformance",)),
     Rig("modbus slaves", "libmodbus, modbus-tk, pymodbus; RTU and TCP", ("tests/modbus/test_conformance.py",)),
     Rig("second modbus master", "mbpoll, at one server of modbus-tk", ("tests/modbus/test_second_master.py",)),
     Rig("daemon and a modbus slave", "pymodbus, RTU", ("tests/modbus/test_real_slave.py",)),
