@@ -1357,8 +1357,8 @@ MUTANTS = [
         "        pass\n",
         "tests/registers/test_i2c.py::test_block_of_smbus_when_the_adapter_has_none_then_not_sent"),
     Mutant("selected and read at once only where function 23 reads", "registers/hwtool_registers/plan.py",
-        "    if not offered or not isinstance(read, RegisterRead) or read.function != READ_FUNCTIONS[Space.HOLDING]:\n",
-        "    if not offered or not isinstance(read, RegisterRead):\n",
+        "    if not writes or not isinstance(read, RegisterRead) or read.function != READ_FUNCTIONS[Space.HOLDING]:\n",
+        "    if not writes or not isinstance(read, RegisterRead):\n",
         "tests/hwtool/test_selected_at_once.py::test_inputs_in_a_bank_when_read_then_selected_before"),
     Mutant("one request writes words in a row", "registers/hwtool_registers/plan.py",
         "    if apart or any(",
@@ -1456,6 +1456,10 @@ MUTANTS = [
         """    if begun and effects == "unknown" and _shows_nothing(prepared):\n""",
         "    if False:\n",
         "tests/hwtool/test_unacknowledged.py"),
+    Mutant("selected and read at once only where the contract says so", "registers/hwtool_registers/plan.py",
+        "if bank.at_once else [*select, *accesses]",
+        "if True else [*select, *accesses]",
+        "tests/hwtool/test_selected_at_once.py::test_banked_read_when_the_contract_does_not_say_so_then_selected_before"),
 ]  # fmt: skip
 
 

@@ -293,6 +293,9 @@ class _Check:
         for bank in self.contract.banks.values():
             table = f"banks.{bank.name}"
             restored = () if isinstance(bank.restore, str) else bank.restore
+            modbus = self.contract.access.modbus
+            if bank.at_once and (modbus is None or 23 not in modbus.functions):
+                self.fault(table, "at_once", "the device has no function for it", "true", "functions with 23")
             for selector in (*bank.select, *restored):
                 target = self.known(table, "select", selector.register)
                 if target is None:

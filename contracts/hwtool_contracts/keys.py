@@ -313,6 +313,12 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
     "bank": {
         "select": Key("select[]", "registers to set, in order", required=True),
         "restore": Key("word | select[]", "what becomes of them afterwards, or values to set", ("prior", "none")),
+        "at_once": Key(
+            "flag",
+            "Modbus: holding registers are selected and read in one request (function 23), so that nobody comes in "
+            "between. Only where the device is known to write before it reads, as the standard says: one that reads "
+            "first would answer from the bank before. Default false",
+        ),
     },
     "select": {
         "register": Key("text", "a clean store register of an exclusive device", required=True),

@@ -555,11 +555,13 @@ class Bank:
 
     Attributes:
         restore: what becomes of the selectors: as they were, left as they are, or set to these values.
+        at_once: selected and read in one request (Modbus function 23); the device writes before it reads.
     """
 
     name: str
     select: tuple[Selector, ...]
     restore: Literal["prior", "none"] | tuple[Selector, ...]
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

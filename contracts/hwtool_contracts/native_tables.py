@@ -61,11 +61,12 @@ def banks(top: Table, registers: Mapping[str, Register]) -> dict[str, Bank]:
         if not selectors:
             table.fault("select", "no selector", None, "at least one {register, value, mask}")
         kept = _restore(table, selectors, registers)
+        at_once = bool(table.flag("at_once", False))
         if by_index:
-            found |= _indexed(name, selectors, by_index, kept, used)
+            found |= _indexed(name, selectors, by_index, kept, used, at_once)
             _check_indices(table, name, found, by_index)
         else:
-            found[name] = Bank(name, tuple(selectors), kept)
+            found[name] = Bank(name, tuple(selectors), kept, at_once)
         table.done()
     return found
 
@@ -99,7 +100,7 @@ def _restore(table: Table, selectors: list[Selector], registers: Mapping[str, Re
 
 
 def _indexed(
-    name: str, selectors: list[Selector], by_index: list[int], restore: Restore, used: set[str]
+    name: str, selectors: list[Selector], by_index: list[int], restore: Restore, used: set[str], at_once: bool
 ) -> dict[str, Bank]:
     """A bank for each element of the cluster that uses it."""
     found = {}
@@ -108,7 +109,7 @@ def _indexed(
             continue
         index = int(full[len(name) + 1 : -1])
         chosen = [replace(s, value=index) if i in by_index else s for i, s in enumerate(selectors)]
-        found[full] = Bank(full, tuple(chosen), restore)
+        found[full] = Bank(full, tuple(chosen), restore, at_once)
     return found
 
 

@@ -372,6 +372,7 @@ class _Writer:
         for bank in c.banks.values():
             select = [{"register": s.register, "value": Hex(s.value), "mask": Hex(s.mask)} for s in bank.select]
             lines += [f"[banks.{key_of(bank.name)}]", f"select = {value_of(select)}"]
+            lines += ["at_once = true"] if bank.at_once else []
             if isinstance(bank.restore, str):
                 lines += [f"restore = {text_of(bank.restore)}", ""]
                 continue

@@ -4,8 +4,8 @@ Rules
 - A banked access is selector writes, the access, and the restoring writes, in this order, under one bus lock. A
   selector that already has its value is not written, except where a bank leaves its selectors as they are
   (`restore = "none"`): other accesses move those, so each access writes them. Restoring goes backwards. `known` holds
-  the values of the selectors that are not overwritten as a whole. A Modbus device with function 23 is told to select
-  and to read in one request, where what selects is words in a row: no other master comes in between.
+  the values of the selectors that are not overwritten as a whole. A bank that is selected `at_once` (Modbus function
+  23) is selected and read in one request, where what selects is words in a row: no other master comes in between.
 - A field update writes one whole value; the fields left alone get what `judge_update` says. Where a contract names
   addresses that set, clear or toggle, it writes ones there instead: first those that set, then those that clear. A
   Modbus device with function 22 is told which bits to change, and merges them itself.
@@ -196,7 +196,7 @@ def _banked(
         if afterwards != held[selector.register]:
             held[selector.register] = afterwards
             put(Role.RESTORE, selector.register, afterwards, restore)
-    return (*_selecting(contract, select, accesses), *restore)
+    return (*(_selecting(contract, select, accesses) if bank.at_once else [*select, *accesses]), *restore)
 
 
 def _selecting(contract: Contract, select: list[Step], accesses: list[Step]) -> list[Step]:
@@ -204,10 +204,9 @@ def _selecting(contract: Contract, select: list[Step], accesses: list[Step]) -> 
 
     Source: Modbus Application Protocol V1.1b3, 6.17: it writes before it reads.
     """
-    modbus, read = contract.access.modbus, accesses[0].transfer
+    read = accesses[0].transfer
     writes = [s.transfer for s in select if isinstance(s.transfer, RegisterWrite)]
-    offered = modbus is not None and 23 in modbus.functions and writes != []
-    if not offered or not isinstance(read, RegisterRead) or read.function != READ_FUNCTIONS[Space.HOLDING]:
+    if not writes or not isinstance(read, RegisterRead) or read.function != READ_FUNCTIONS[Space.HOLDING]:
         return [*select, *accesses]
     data = b"".join(w.data for w in writes)
     ends = [w.offset + len(w.data) // 2 for w in writes]

@@ -81,6 +81,7 @@ bank = "K"
 offset = 1
 [banks.K]
 select = [{ register = "A", value = 1 }]
+at_once = false
 [groups.G]
 members = ["A", "B"]
 [identity]

@@ -8,6 +8,9 @@ import pytest
 
 from hwtool.config import Board
 from hwtool_contracts.model import Space
+from hwtool_contracts.native import parse_contract
+from hwtool_contracts.native_write import write_contract
+from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import Confirmed, RegisterRead, RegisterWrite
 from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import KEY, KEY2, MODBUS, Lab, Play, code_of, effect, error_of, raws, reg, toy_board
@@ -15,20 +18,21 @@ from tests.hwtool.conftest import KEY, KEY2, MODBUS, Lab, Play, code_of, effect,
 WORD = "space = 'holding'"
 NONE = "restore = 'none'"
 PRIOR = "restore = 'prior'"
+ONE = "[{ register = 'PAGE', value = 1, mask = 0xFFFF }]"
 
 
-def board(directory: Path, restore: str = NONE, functions: str = "[3, 6, 16, 23]", mask: int = 0xFFFF) -> Board:
+def board(directory: Path, restore: str = NONE, at_once: bool = True, mask: int = 0xFFFF) -> Board:
     """A device with two pages of a level and of a FIFO."""
     select = f"{{ register = 'PAGE', value = '@index', mask = {mask:#x} }}"
     return toy_board(
         directory,
         reg("PAGE", 0, WORD),
-        f"[banks.PAGE]\nselect = [{select}]\n{restore}\n",
+        f"[banks.PAGE]\nselect = [{select}]\n{restore}\nat_once = {str(at_once).lower()}\n",
         "[clusters.OUT]\noffset = 0\ncount = 2\nstride_bytes = 0\nbank = 'PAGE'\n",
         f"[clusters.OUT.registers.LEVEL]\noffset = 4\naccess = 'rw'\n{WORD}\n",
         f"[clusters.OUT.registers.NEXT]\noffset = 5\naccess = 'rw'\n{WORD}\n",
         f"[clusters.OUT.registers.FIFO]\noffset = 6\naccess = 'ro'\n{WORD}\n{effect('pop')}\n",
-        head=MODBUS.replace("[3, 6]", functions),
+        head=MODBUS.replace("[3, 6]", "[3, 6, 16, 23]"),
     )
 
 
@@ -38,7 +42,7 @@ def asked(lab: Lab) -> list[tuple[int | None, int, tuple[int, bytes] | None]]:
     return [(t.function, t.offset, t.first if isinstance(t, RegisterRead) else None) for t in log]
 
 
-def test_banked_read_when_the_device_has_function_23_then_one_request_as_planned(play: Play, tmp_path: Path) -> None:
+def test_banked_read_when_it_is_selected_at_once_then_one_request_as_planned(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         lab.chip().values |= {"OUT[0].LEVEL": 10, "OUT[1].LEVEL": 11}
         pop = {"register": "toy.OUT[1].FIFO"}
@@ -51,15 +55,22 @@ def test_banked_read_when_the_device_has_function_23_then_one_request_as_planned
     play(life, board(tmp_path))
 
 
-@pytest.mark.parametrize("functions", ["[3, 6, 16]", "[]"])
-def test_banked_read_when_the_device_has_it_not_then_selected_before(
-    play: Play, tmp_path: Path, functions: str
-) -> None:
+def test_banked_read_when_the_contract_does_not_say_so_then_selected_before(play: Play, tmp_path: Path) -> None:
     async def life(lab: Lab) -> None:
         assert (await lab.ask("reg.read", registers=["toy.OUT[1].LEVEL"])).ok
         assert asked(lab) == [(6, 0, None), (3, 4, None)]
 
-    play(life, board(tmp_path, functions=functions))
+    play(life, board(tmp_path, at_once=False))
+
+
+def test_bank_when_selected_at_once_without_the_function_then_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(Faults, match="the device has no function for it"):
+        toy_board(tmp_path, reg("PAGE", 0, WORD), f"[banks.B]\nselect = {ONE}\nat_once = true\n", head=MODBUS)
+
+
+def test_bank_when_the_contract_is_written_out_then_selected_at_once_as_before(tmp_path: Path) -> None:
+    contract = board(tmp_path).devices["toy"].contract
+    assert parse_contract(write_contract(contract), "toy.toml").banks == contract.banks
 
 
 def test_banked_write_when_the_device_has_it_then_selected_before_as_ever(play: Play, tmp_path: Path) -> None:
@@ -139,7 +150,7 @@ def test_selectors_when_they_are_several_then_at_once_if_in_a_row(
         reg("PAGE", 0, WORD),
         reg("SUB", sub, WORD),
         reg("LEVEL", 4, WORD + "\nbank = 'B'"),
-        f"[banks.B]\nselect = {SELECTS}\n{NONE}\n",
+        f"[banks.B]\nselect = {SELECTS}\n{NONE}\nat_once = true\n",
     )
     play(life, toy_board(tmp_path, *parts, head=MODBUS.replace("[3, 6]", "[3, 6, 23]")))
 
@@ -152,7 +163,7 @@ def test_inputs_in_a_bank_when_read_then_selected_before(play: Play, tmp_path: P
     parts = (
         reg("PAGE", 0, WORD),
         reg("LEVEL", 4, "space = 'input'\nbank = 'B'", "ro"),
-        f"[banks.B]\nselect = [{{ register = 'PAGE', value = 1, mask = 0xFFFF }}]\n{NONE}\n",
+        f"[banks.B]\nselect = {ONE}\n{NONE}\nat_once = true\n",
     )
     play(life, toy_board(tmp_path, *parts, head=MODBUS.replace("[3, 6]", "[3, 4, 6, 23]")))
 
