@@ -23,6 +23,7 @@ import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -93,6 +94,16 @@ def request_of(transfer: RegisterRead | RegisterWrite) -> bytes:
     Raises:
         ValueError: the transfer cannot be said in one frame of the functions supported.
     """
+    return (
+        _asking(transfer)
+        if isinstance(transfer, RegisterRead)
+        else framed(bytes([transfer.address]) + pdu_of(transfer))
+    )
+
+
+@lru_cache(maxsize=256)
+def _asking(transfer: RegisterRead) -> bytes:
+    """The frame of a read: the same ones are asked for again and again. What is written may be a secret: never kept."""
     return framed(bytes([transfer.address]) + pdu_of(transfer))
 
 
@@ -100,7 +111,7 @@ def answer_of(transfer: RegisterRead | RegisterWrite, frame: bytes) -> Answer:
     """What a reply frame says about the request; pure."""
     if len(frame) < 5:
         return Ambiguous(Sent.REPLY, f"fragment of {len(frame)} bytes: {frame.hex()}")
-    if framed(frame[:-2]) != frame:
+    if crc16(frame):  # over the whole of a right frame it comes to zero
         return Ambiguous(Sent.REPLY, f"CRC error in {len(frame)} bytes: {frame.hex()}")
     if frame[0] != transfer.address:
         return Ambiguous(Sent.REPLY, f"reply of unit {frame[0]} function {frame[1]:#04x} to another request")
@@ -132,6 +143,7 @@ class ModbusRtu:
         self._clock = clock
         self._sleep = sleep
         self._port: serial.Serial | None = None
+        self._incoming = select.poll()  # of the open port
         self._line: list[Any] = []  # the settings of the open line, as termios gives them
         self._last_activity_s = float("-inf")
         bits = 11 / settings.baud
@@ -172,6 +184,8 @@ class ModbusRtu:
         except (OSError, termios.error) as error:
             port.close()
             raise OSError(*error.args) from error
+        self._incoming = select.poll()
+        self._incoming.register(port.fileno(), select.POLLIN)
         self._port = port
 
     @property
@@ -258,7 +272,7 @@ class ModbusRtu:
         Raises:
             OSError: the line is gone.
         """
-        if not _ready(node, select.POLLIN, deadline_s - self._clock()):
+        if not self._incoming.poll(max(0.0, 1000 * (deadline_s - self._clock()))):
             return b""
         came = os.read(node, most_bytes)
         if not came:
