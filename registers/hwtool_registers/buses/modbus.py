@@ -260,8 +260,10 @@ class ModbusRtu:
         """
         deadline_s = self._clock() + self._settings.response_ms / 1000
         while request:
-            with contextlib.suppress(BlockingIOError):  # the node does not block: it takes what it has room for
+            try:  # noqa: SIM105  # once for each frame: a context manager is dearer
                 request = request[os.write(node, request) :]
+            except BlockingIOError:  # the node does not block: it takes what it has room for
+                pass
             if request and not _ready(node, select.POLLOUT, deadline_s - self._clock()):
                 raise OSError(errno.ETIMEDOUT, f"the line takes no more; {len(request)} bytes are left")
         termios.tcdrain(node)
