@@ -129,7 +129,7 @@ async def _made_safe(intent: Intent, prepared: Prepared, clock: Clock, overtaken
 def _shows_nothing(prepared: Prepared) -> bool:
     """Whether a write that was sent to its end is in doubt for all that the bus and the board say."""
     worker = prepared.resolved.device.worker
-    return not worker.carries.acknowledges and not worker.spec.accept_unacknowledged
+    return not worker.capabilities.acknowledges and not worker.spec.accept_unacknowledged
 
 
 async def _partly_safe(
@@ -346,7 +346,7 @@ async def _watched(
         )
         return Finished(None, failed(gone, "unknown", evidence=evidence, warnings=sent.warnings), [])
     alone = device.worker.spec.sole_master and is_plain(prepared.targets)
-    taken = "acknowledged" if device.worker.carries.acknowledges else "sent"
+    taken = "acknowledged" if device.worker.capabilities.acknowledges else "sent"
     verdict = conclude(seen, prepared.verifiable, alone, taken)
     if confirmed and seen == "open":
         verdict = Verdict("applied", "unknown", "what shows it is as asked for; what it was before is not known")

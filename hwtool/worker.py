@@ -94,7 +94,7 @@ class BusWorker:
         self._opens = bus if isinstance(bus, Opens) else None
         self._hears = bus if isinstance(bus, Hears) else None
         self._testifies = bus if isinstance(bus, Testifies) else None
-        self.carries = bus.capabilities if isinstance(bus, Declares) else Capabilities()
+        self.capabilities = bus.capabilities if isinstance(bus, Declares) else Capabilities()
 
     def enumeration(self) -> str | None:
         """Which enumeration of a USB device the bus's node belongs to; None where it is none, or is gone."""
@@ -103,12 +103,12 @@ class BusWorker:
     @property
     def longest_read_bytes(self) -> int:
         """The most that one read of the bus may bring, as far as it says."""
-        return self.carries.longest_read_bytes
+        return self.capabilities.longest_read_bytes
 
     @property
     def may_repeat(self) -> bool:
         """Whether something may send a request again by itself: the bus, or what the board says is behind it."""
-        return self.spec.may_repeat or self.carries.may_repeat
+        return self.spec.may_repeat or self.capabilities.may_repeat
 
     async def begin(self) -> str | None:
         """Open the bus at the start of the daemon; answers why it is absent, None if it is there.

@@ -7,7 +7,7 @@ from typing import Final
 from hwtool_contracts.model import ByteOrder, Contract, Encoding, Register, Space
 from hwtool_contracts.reach import AddFault
 
-MOST_BYTES: Final = 32  # of a block, as Linux carries them (SMBus 2.0, 5.5.7; SMBus 3 allows 255)
+MOST_BYTES: Final = 32  # of a block: I2C_SMBUS_BLOCK_MAX, what smbus2 and the kernel carry
 
 
 def check_block(contract: Contract, table: str, register: Register, fault: AddFault) -> None:

@@ -122,43 +122,36 @@ async def _answered(stand: Stand, device: str, one: Remembered) -> str:
     return "replayed after a restart, 0 executed"
 
 
-async def _run(board: Board, directory: Path, told: Callable[[Finding], None]) -> Report:
-    time = OwnTime()
-    report = Report(board.name)
-
-    def add(finding: Finding) -> None:
-        report.findings.append(finding)
-        told(finding)
-
+async def _run(board: Board, directory: Path) -> Report:
+    time, found = OwnTime(), list[Finding]()
     stand_on = simulated(board)
     engine = await Engine.start(stand_on, directory, time, allow_unsafe=True)
     try:
         stand = Stand(engine, time)
         for name in engine.daemon.devices:
-            for finding in _of_contract(stand, name):
-                add(finding)
+            found += _of_contract(stand, name)
             for register in stand.device(name).contract.registers.values():
                 if register.access.readable:
-                    async for finding in _of_reads(stand, name, register):
-                        add(finding)
+                    found += [finding async for finding in _of_reads(stand, name, register)]
                 if register.access.writable:
-                    async for finding in _of_writes(stand, name, register):
-                        add(finding)
+                    found += [finding async for finding in _of_writes(stand, name, register)]
+            for memory in stand.device(name).contract.memories:
+                why = "a memory: not checked yet"
+                found.append(Finding(f"{name}.{memory}", "memory", "done", Outcome.NOT_APPLICABLE, why))
             await stand.fresh(name)
         remembered = stand.remembered
     finally:
         await engine.close()
     engine = await Engine.start(stand_on, directory, time, allow_unsafe=True)
     try:
-        async for finding in _kept(Stand(engine, time), remembered):
-            add(finding)
+        found += [finding async for finding in _kept(Stand(engine, time), remembered)]
     finally:
         await engine.close()
-    return report
+    return Report(board.name, found)
 
 
-def check_board(board: Board, told: Callable[[Finding], None] = lambda _: None) -> Report:
-    """Check a board; `told` hears of each finding as it comes."""
+def check_board(board: Board) -> Report:
+    """Check a board."""
     place = IN_MEMORY if IN_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="hwtool-check-", dir=place) as directory:
-        return asyncio.run(_run(board, Path(directory), told))
+        return asyncio.run(_run(board, Path(directory)))

@@ -7,6 +7,7 @@ from typing import Any
 
 from hwtool.checks.rig import OPERATOR
 from hwtool.checks.stand import NotApplicable, Stand, ensure
+from hwtool_contracts.errors import Code
 from hwtool_contracts.messages import Result
 from hwtool_contracts.model import Register
 from hwtool_sim.faults import Fault, FaultKind
@@ -58,7 +59,7 @@ async def loss_told(
         await stand.engine.rules_done(stand.device(device))
         await stand.effect(method, **params, key=key)
     ensure(not first.ok and first.effects == "unknown", f"told {first.status}, effects {first.effects}")
-    ensure(executed[0] <= 1, f"{executed[0]} executed of one request whose reply was lost")
+    ensure(executed[0] == 1, f"{executed[0]} executed of one request whose reply was lost")
     return f"{executed[0]} executed, told {(first.error or {}).get('code')}"
 
 
@@ -75,7 +76,7 @@ async def unknown_held(
     with stand.counting(device, register.name, access) as executed:
         other = await stand.effect(method, **params, key=stand.key())
     code = (other.error or {}).get("code")
-    ensure(executed[0] == 0 and code == "held", f"{code}, {executed[0]} executed")
+    ensure(executed[0] == 0 and code == Code.HELD, f"{code}, {executed[0]} executed")
     return f"{code}, 0 executed"
 
 

@@ -13,6 +13,7 @@ from hwtool.checks.simulated import OwnTime
 from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool_contracts.effects import WriteEffect
+from hwtool_contracts.errors import Code
 from hwtool_contracts.messages import Result
 from hwtool_contracts.model import Field, Register
 from hwtool_contracts.places import find_place, gate_of
@@ -27,7 +28,9 @@ CLEARS: Final = frozenset({WriteEffect.ONE_TO_CLEAR, WriteEffect.ZERO_TO_CLEAR, 
 SETS: Final = frozenset({WriteEffect.ONE_TO_SET, WriteEffect.ZERO_TO_SET, WriteEffect.SET, WriteEffect.LOCK})
 TOGGLES: Final = frozenset({WriteEffect.ONE_TO_TOGGLE, WriteEffect.ZERO_TO_TOGGLE})
 ON_ZEROS: Final = frozenset({WriteEffect.ZERO_TO_CLEAR, WriteEffect.ZERO_TO_SET, WriteEffect.ZERO_TO_TOGGLE})
-OTHERS: Final = frozenset({"denied", "refused", "rate_limited", "unavailable", "invalid", "stale"})
+UNSENT: Final = frozenset(
+    {Code.DENIED, Code.REFUSED, Code.RATE_LIMITED, Code.UNAVAILABLE, Code.INVALID_ARGS, Code.STALE}
+)  # said of what was not sent
 
 
 class Broken(Exception):
@@ -202,7 +205,7 @@ class Stand(Rig):
         if result.ok:
             return result
         code = "an approval" if result.error is None else str(result.error["code"])
-        if result.status == "pending_approval" or code in OTHERS:
+        if result.status == "pending_approval" or code in UNSENT:
             raise NotApplicable(f"not sent, whoever asks: {code}: {result.summary}")
         raise Broken(f"{code}: {result.summary}")
 

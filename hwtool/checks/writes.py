@@ -11,8 +11,9 @@ import msgspec
 from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
 from hwtool.checks.rig import AGENT, OPERATOR
 from hwtool.checks.samples import Sample
-from hwtool.checks.stand import CLEARS, ON_ZEROS, OTHERS, SETS, TOGGLES, NotApplicable, Stand, ensure
+from hwtool.checks.stand import CLEARS, ON_ZEROS, SETS, TOGGLES, UNSENT, NotApplicable, Stand, ensure
 from hwtool_contracts.effects import ReadEffect, WriteEffect
+from hwtool_contracts.errors import Code
 from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import WriteJudgement, judge_write
 from hwtool_contracts.model import Field
@@ -110,7 +111,7 @@ async def other_request(stand: Stand, sample: Sample, part: Field | None) -> str
     with stand.counting(sample.device, sample.register.name, "write") as executed:
         other = await stand.effect(sample.method, **sample.other, key=key)
     code = (other.error or {}).get("code")
-    ensure(code == "key_conflict" and executed[0] == 0, f"{code}, {executed[0]} executed")
+    ensure(code == Code.KEY_CONFLICT and executed[0] == 0, f"{code}, {executed[0]} executed")
     return f"{code}, 0 executed"
 
 
@@ -146,12 +147,12 @@ async def stuck_seen(stand: Stand, sample: Sample, part: Field | None) -> str:
     chip.stuck[name] = (one, chip.values[name] & one)
     told = await stand.effect(sample.method, **sample.params, key=stand.key())
     code = None if told.error is None else told.error["code"]
-    if told.status == "pending_approval" or code in OTHERS:
+    if told.status == "pending_approval" or code in UNSENT:
         raise NotApplicable(f"not sent, whoever asks: {code}")
     if told.ok and told.effects == "unknown":
         raise NotApplicable("nothing of it is looked at, and that is said: unverified")
     ensure(
-        told.verdict == "not_applied" or code == "outcome_unknown",
+        told.verdict == "not_applied" or code == Code.OUTCOME_UNKNOWN,
         f"bit {one.bit_length() - 1} stayed as it was, and the write was told {told.verdict}",
     )
     return f"{code}, verdict {told.verdict}"

@@ -101,8 +101,7 @@ def written_and_read(chip: Chip, transfer: RegisterRead, at: int, data: bytes) -
     Raises:
         NotThere: nothing to be written or read at one of the places.
     """
-    trial = Chip(chip.contract)
-    trial.values = dict(chip.values)
+    trial = chip.copied()
     trial.write(Space.HOLDING, at, data)
     trial.read(transfer.space, transfer.offset, transfer.size_bytes)
     chip.write(Space.HOLDING, at, data)

@@ -42,10 +42,11 @@ address = 0x20
 class Unplugged:
     """A simulated bus whose node is there only while `node` is set."""
 
+    failure = errno.ENOENT
+
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.node = False
-        self.failure = errno.ENOENT
         self.opened = False
         self.inline = True
         self.opening: threading.Event | None = None
@@ -92,9 +93,12 @@ def two_buses(directory: Path) -> Any:
     return parse_board(TWO_BUSES, "two.toml", directory)
 
 
+@pytest.mark.parametrize("failure", [errno.ENOENT, errno.EPIPE])  # not there; gone while it was joined
 def test_start_when_a_bus_is_absent_then_the_others_work_and_its_devices_are_unavailable_until_it_comes(
-    play: Play, tmp_path: Path, away: dict[str, Unplugged]
+    play: Play, tmp_path: Path, away: dict[str, Unplugged], monkeypatch: pytest.MonkeyPatch, failure: int
 ) -> None:
+    monkeypatch.setattr(Unplugged, "failure", failure)
+
     async def life(lab: Lab) -> None:
         states = {d["name"]: d["bus_state"] for d in (await lab.ask("device.list")).devices or []}
         assert states == {"near": "ready", "far": "absent"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hwtool_registers.bus import Answer, Confirmed, RegisterWrite, Rejected, Transfer
+from hwtool_registers.bus import Answer, Capabilities, Confirmed, RegisterWrite, Rejected, Transfer
+from hwtool_sim.bus import SimBus
 from hwtool_sim.faults import FaultKind
 from tests.hwtool.conftest import KEY, Lab, Play, code_of, effect, error_of, reg, toy_board
 
@@ -138,3 +140,19 @@ def test_clean_read_when_it_is_refused_on_such_a_bus_then_told_as_anywhere(play:
         assert (await lab.ask("reg.read", registers=["toy.A"])).ok  # nothing is in doubt
 
     play(life, toy_board(tmp_path, *PARTS, bus=REPEATS))
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_bus_when_it_says_itself_that_it_may_repeat_then_as_if_the_board_had_said_so(
+    play: Play, tmp_path: Path, buses_are: Callable[[type[SimBus]], None], repeats: bool
+) -> None:
+    class Stuttering(SimBus):
+        capabilities = Capabilities(may_repeat=repeats)
+
+    buses_are(Stuttering)
+
+    async def life(lab: Lab) -> None:
+        told = await lab.ask("reg.write", register="toy.STEP", value=1, key=KEY)
+        assert (told.ok, lab.writes("STEP")) == (not repeats, 0 if repeats else 1)
+
+    play(life, toy_board(tmp_path, *PARTS))

@@ -377,6 +377,14 @@ def test_write_when_repeated_then_state_and_pulses_are_those_of_its_effect(
     assert tuple(chip.sent.get("R", ())) == wanted.sent
 
 
+def test_lock_when_another_register_shows_it_then_its_bits_are_set_there_and_the_others_stay() -> None:
+    shown = written_as("lock", ", verify = { by = 'read_back', register = 'OTHER' }")
+    chip = Chip(toy(reg("R", 0, shown), reg("OTHER", 1)))
+    chip.values |= {"R": 0xA0, "OTHER": 0x80}
+    write(chip, 0x0F)
+    assert chip.values == {"R": 0xAF, "OTHER": 0x8F}
+
+
 MIDDLE = 0x3C
 ONLY_THE_MIDDLE = {
     "mask-of-the-register": "write = {{ effect = '{0}', mask = 0x3C }}",

@@ -9,13 +9,14 @@ import pytest
 
 from hwtool.config import Board, parse_board
 from hwtool_contracts.judge import ReadJudgement, Refused, judge_read
-from hwtool_contracts.judge_write import WriteJudgement, judge_update, judge_write
+from hwtool_contracts.judge_write import judge_update, judge_write
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Confirmed, Line, Message, RegisterRead, RegisterWrite, Rejected
 from hwtool_sim.board import bus_of
 from hwtool_sim.chip import Chip
 from tests.hwtool.conftest import KEY, KEY2, KEY3, Lab, Play, code_of, error_of, raws
+from tests.sim.judging import asks_a_person, rule_against
 
 MEMORY = Space.MEMORY
 
@@ -67,11 +68,8 @@ APPROVED: dict[str, tuple[str, int, bool]] = {
 
 @pytest.mark.parametrize("key", APPROVED)
 def test_chip_when_it_is_written_then_a_person_is_asked_where_it_matters(key: str) -> None:
-    contract = bundled(key.partition(" ")[0])
     register, value, asked = APPROVED[key]
-    judged = judge_write(contract, contract.registers[register], value)
-    assert isinstance(judged, WriteJudgement), judged
-    assert bool(judged.approval) is asked
+    assert asks_a_person(key.partition(" ")[0], register, value) is asked
 
 
 REFUSED: dict[str, tuple[str, str, int, str]] = {
@@ -87,10 +85,7 @@ REFUSED: dict[str, tuple[str, str, int, str]] = {
 
 @pytest.mark.parametrize(("chip", "register", "value", "rule"), REFUSED.values(), ids=list(REFUSED))
 def test_chip_when_a_value_is_against_its_sheet_then_refused(chip: str, register: str, value: int, rule: str) -> None:
-    contract = bundled(chip)
-    judged = judge_write(contract, contract.registers[register], value)
-    assert isinstance(judged, Refused), judged
-    assert judged.rule == rule
+    assert rule_against(chip, register, value) == rule
 
 
 UPDATES: dict[str, tuple[str, str, str]] = {
