@@ -113,7 +113,6 @@ class Stand(Rig):
             self._fresh[name] = bus.chips[place]
         bus.chips[place] = self._fresh[name].copied()
         bus.chips[place].nonce = before.nonce
-        device.unsure()  # selectors are where a power-on leaves them
         self._said = []
         self._sent = bus.transfers
 

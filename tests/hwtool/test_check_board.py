@@ -15,6 +15,7 @@ from hwtool import keyed
 from hwtool.checks import shown
 from hwtool.checks.board import check_board
 from hwtool.checks.findings import GUARANTEES, Finding, Outcome, Report
+from hwtool.checks.outcomes import untrue
 from hwtool.checks.simulated import OwnTime, simulated
 from hwtool.config import Board, parse_board
 from hwtool.devices import Device
@@ -141,8 +142,8 @@ def merges_wrongly(patch: pytest.MonkeyPatch) -> None:
 
     real = judge_update
 
-    def reads_all(contract: Any, register: Any, names: Any) -> Any:
-        judged = real(contract, register, names)
+    def reads_all(contract: Any, register: Any, *rest: Any) -> Any:
+        judged = real(contract, register, *rest)
         return replace(judged, from_current=register.mask) if isinstance(judged, UpdateJudgement) else judged
 
     patch.setattr("hwtool.resolve.judge_update", reads_all)
@@ -172,6 +173,15 @@ def tramples(patch: pytest.MonkeyPatch) -> None:
         return sum(register.fields[name].placed(part) for name, part in changes.items())
 
     patch.setattr("hwtool.prepare.updated_value", update)
+
+
+def writes_zeros_and_believes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hwtool_registers.plan.to_bytes", lambda register, _: bytes(register.size_bytes))
+    believes(patch)
+
+
+def tells_something_else(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hwtool.devices.pieces_of", lambda plan, *_: {piece.register: [0x5A] for piece in plan.pieces})
 
 
 def talks(patch: pytest.MonkeyPatch) -> None:
@@ -216,6 +226,11 @@ SABOTAGES: dict[str, tuple[Sabotage, set[tuple[str, str]]]] = {
     "flags beside a field are written back": (merges_wrongly, {("toy.MIXED.MODE", "neighbours_kept")}),
     "reads are answered from memory": (remembers_reads, {("toy.LEVEL", "clean")}),
     "a write is believed": (believes, {("toy.LEVEL.LOW", "stuck_seen")}),
+    "something else is written, and believed": (
+        writes_zeros_and_believes,
+        {("toy.LEVEL.LOW", "done"), ("toy.FLAGS", "done")},
+    ),
+    "a clean read tells something else": (tells_something_else, {("toy.LEVEL", "clean")}),
     "an update writes zeros beside it": (tramples, {("toy.LEVEL.LOW", "neighbours_kept")}),
     "nobody is asked": (waves_through, {("toy.ASKED", "approval_asked")}),
     "a secret is no secret": (talks, {("toy.KEY", "secret_kept")}),
@@ -237,7 +252,58 @@ def test_guarantee_when_the_daemon_does_not_keep_it_then_it_fails_there_with_a_t
     assert wanted <= failed(report)
     assert not report.passed
     for place, guarantee in wanted:
-        assert any("reg." in line for line in outcome(report, place, guarantee).timeline)
+        found = outcome(report, place, guarantee)
+        assert any("reg." in line for line in found.timeline)
+        assert "Error" not in found.told  # it is the guarantee that fails, not the sabotage
+
+
+TRUTHS: dict[str, tuple[tuple[str, str, str, int, bool], bool]] = {
+    # access, verdict, effects, executions, whether the device holds what it held; whether that may be told
+    "done and seen": (("write", "applied", "applied", 1, False), True),
+    "perhaps done": (("write", "applied", "unknown", 1, False), True),
+    "not done": (("write", "not_applied", "none", 0, True), True),
+    "so already": (("write", "satisfied", "none", 1, True), True),
+    "value gone": (("read", "lost", "unknown", 1, False), True),
+    "value gone, bound 0 to 1": (("read", "lost", "unknown", 0, True), True),
+    "half of it": (("write", "partial", "applied", 1, False), True),
+    "an effect that was none": (("read", "lost", "applied", 0, True), False),
+    "an effect denied": (("read", "lost", "none", 1, False), False),
+    "done, and was not": (("write", "applied", "unknown", 0, True), False),
+    "not done, and was": (("write", "not_applied", "unknown", 1, True), False),
+    "so already, and was not": (("write", "satisfied", "none", 0, False), False),
+    "a read that was so already": (("read", "satisfied", "none", 0, True), False),
+    "a write that lost a value": (("write", "lost", "unknown", 0, True), False),
+    "half of nothing": (("write", "partial", "unknown", 0, True), False),
+    "what no rule may say here": (("write", "superseded", "unknown", 0, True), False),
+}
+
+
+@pytest.mark.parametrize("what", TRUTHS)
+def test_settlement_when_compared_with_the_count_then_only_what_can_be_passes(what: str) -> None:
+    told, fits = TRUTHS[what]
+    assert (untrue(*told) is None) is fits
+
+
+def test_contract_when_it_assumes_what_a_power_on_does_not_bring_then_the_chip_is_set_so(tmp_path: Path) -> None:
+    assumed = "[[assume]]\nregister = 'MODE'\nfield = 'RAW'\nvalue = 1\nfor = 'effects'\n"
+    parts = (reg("MODE", 0, "fields.RAW = { bits = 0 }"), reg("LEVEL", 1), assumed)
+    report = check_board(toy_board(tmp_path, *parts))
+    assert outcome(report, "toy.LEVEL", "done").outcome is Outcome.HELD
+    assert outcome(report, "toy.MODE.RAW", "done").told == "its contract assumes what it holds"
+
+
+def test_write_when_it_has_a_rate_then_enough_time_passes_between_two_cases(tmp_path: Path) -> None:
+    slow = reg("SLOW", 0, f"write = {{ {STORE}, max_rate_per_min = 1 }}")
+    report = check_board(toy_board(tmp_path, slow))
+    assert outcome(report, "toy.SLOW", "done").outcome is Outcome.HELD
+    assert outcome(report, "toy.SLOW", "once").outcome is Outcome.HELD
+
+
+def test_case_when_it_begins_then_the_daemon_sees_no_restart(toys: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown: list[int] = []
+    monkeypatch.setattr(Device, "new_generation", lambda _, generation: grown.append(generation))
+    assert check_board(toys).passed
+    assert grown == [2]  # the second life of the daemon meets new chips
 
 
 PLANTED: dict[str, tuple[tuple[str, ...], str]] = {
