@@ -24,6 +24,11 @@ class Served:
     lines: dict[str, str] = field(default_factory=dict)
 
 
+def places_of(board: Board) -> dict[str, tuple[str, int]]:
+    """The bus of each device and its place there, as the simulator knows them."""
+    return {name: (device.bus, device.place) for name, device in board.devices.items()}
+
+
 def served(board: Board, socket: str | None) -> Served:
     """What is to be served, at `socket` or else where the board's own buses look for it.
 

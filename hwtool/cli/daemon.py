@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +28,17 @@ def loaded_from(path: Path) -> Board:
     """The board of a file; its faults are told, and end the program."""
     from hwtool.config import load_board
 
-    try:
+    with usable("board"):
         return load_board(path)
+
+
+@contextlib.contextmanager
+def usable(what: str) -> Iterator[None]:
+    """What is wrong with a file is told, and ends the program."""
+    try:
+        yield
     except Faults as error:
-        click.echo(f"hwtool: the board cannot be used; {len(error.faults)} fault(s), nothing was started:", err=True)
+        click.echo(f"hwtool: the {what} cannot be used; {len(error.faults)} fault(s), nothing was started:", err=True)
         for fault in error.faults:
             click.echo(f"  {fault}", err=True)
         sys.exit(2)
@@ -122,12 +132,27 @@ def board_schema() -> None:
     "--board", type=click.Path(path_type=Path), required=True, help="The board file whose chips are simulated."
 )
 @click.option("--socket", "socket_", metavar="PATH", help="Where to listen; without it, as the board's buses say.")
-def sim(board: Path, socket_: str | None) -> None:
+@click.option("--faults", type=click.Path(path_type=Path), help="Plan the faults of this script.")
+@click.option("--seed", type=click.IntRange(0), help="Of faults that strike by chance, in place of the script's.")
+def sim(board: Path, socket_: str | None, faults: Path | None, seed: int | None) -> None:
     """Simulate the chips of a board in a process of their own, until told to stop (SIGTERM, Ctrl-C, control)."""
-    from hwtool.simulator import served
+    from hwtool.simulator import places_of, served
+    from hwtool_sim.control import Bench
     from hwtool_sim.process import serve as serve_chips
+    from hwtool_sim.script import Script, load_script, plan
 
     loaded = loaded_from(board)
+    with usable("fault script"):
+        script = Script(None, ()) if faults is None else load_script(faults, places_of(loaded))
+    drawn = next((s for s in (seed, script.seed) if s is not None), secrets.randbelow(1 << 32))
+
+    def prepare(bench: Bench) -> None:
+        for bus in bench.buses.values():
+            bus.begin(drawn)
+        with usable("fault script"):
+            plan(script, bench)
+        click.echo(f"hwtool sim: seed {drawn}", err=True)
+
     os.umask(0o177)
     try:
         chips = served(loaded, socket_)
@@ -136,6 +161,7 @@ def sim(board: Path, socket_: str | None) -> None:
             chips.buses,
             chips.lines,
             end_at=(signal.SIGTERM, signal.SIGINT),
+            prepare=prepare,
             ready=lambda: click.echo("hwtool sim: ready", err=True),
         )
     except ValueError as error:

@@ -1,8 +1,10 @@
 """The simulated bus: chips by address, faults, and a log of every transfer; the daemon's `kind = "sim"`.
 
-Proof table: `address-nack`, for an address where no chip answers; `no-register`, for an offset where the chip has
-nothing (it is looked up whole before the chip acts); `not-sent`, for what this bus cannot carry, and for a request that
-the device has no function for; `port-not-opened`, while it is unplugged; the table of Modbus for planned exceptions.
+Proof table: `address-nack`, for an address where no chip answers; `arbitration-lost`, where another master won at the
+address; `bus-stuck`, for what is asked while SDA is held low: no START can be sent; `no-register`, for an offset where
+the chip has nothing (it is looked up whole before the chip acts); `not-sent`, for what this bus cannot carry, and for a
+request that the device has no function for; `port-not-opened`, while it is unplugged; the table of Modbus for planned
+exceptions.
 Everything else is Ambiguous.
 
 `take` is where chips and faults meet, whatever carries the transfer: `perform` makes a bus's answer of what it says,
@@ -16,9 +18,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Final
 
-from hwtool_contracts.model import Space
+import msgspec
+
+from hwtool_contracts.library import find_contract
+from hwtool_contracts.model import Contract, Space
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
@@ -33,11 +39,12 @@ from hwtool_registers.bus import (
 )
 from hwtool_registers.buses.modbus_pdu import exception_answer
 from hwtool_sim.chip import Chip, NotThere
-from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind, strike
+from hwtool_sim.faults import EVENTS, NOT_REACHED, WAITS, Access, Fault, FaultKind, Struck, strike
 from hwtool_sim.input_buffer import InputBuffer
 from hwtool_sim.spaces import block, line, merged, message, read_bits, write_bits, written_and_read
 
 LOG_LENGTH: Final = 10_000
+NOTHING: Final = Struck((), (), None)
 
 
 def behind(mux: int, channel: int, address: int) -> int:
@@ -72,6 +79,10 @@ class SimBus:
         faults: planned faults; every event that matches strikes, and the first loss.
         clock: monotonic seconds, for replies that come late.
         plugged: whether the bus is there at all.
+        seed: of the faults that strike by chance.
+
+    Args:
+        make: a chip of a contract as it is at power-on, where one is swapped in.
     """
 
     def __init__(
@@ -79,6 +90,9 @@ class SimBus:
         chips: dict[int, Chip],
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        make: Callable[[Contract], Chip] = Chip,
+        seed: int = 0,
     ) -> None:
         self.chips = chips
         self.log: deque[Transfer] = deque(maxlen=LOG_LENGTH)
@@ -89,11 +103,20 @@ class SimBus:
         self._sleep = sleep
         self._input: InputBuffer[tuple[Transfer, Answer]] = InputBuffer()
         self._unpowered = False
+        self._ends_s: float | None = None  # when an unplugged or stuck bus is itself again
+        self._stuck = self._recovers = False
+        self._make = make
+        self.begin(seed)
+
+    def begin(self, seed: int) -> None:
+        """Begin to draw chances anew."""
+        self.seed = seed
+        self._draw = Random(seed)
 
     @property
     def inline(self) -> bool:
         """Whether `perform` returns at once, so that it may run in the event loop."""
-        return not any(f.kind is FaultKind.HANG and f.times for f in self.faults)
+        return not any(f.kind in WAITS and f.times for f in self.faults)
 
     def open(self) -> None:
         """Nothing to be opened.
@@ -112,28 +135,46 @@ class SimBus:
         return chip.nonce
 
     def plan(self, fault: Fault) -> None:
-        """Plan a fault for a chip that can have it.
+        """Plan a fault for a chip that can have it; its times count from now.
 
         Raises:
             ValueError: the chip at its address cannot.
+            Faults: the contract of the chip to be swapped in cannot be had.
         """
         chip = self.chips.get(fault.address)
+        if chip is None and (fault.kind in EVENTS or fault.at is not None):
+            raise ValueError(f"{fault.kind}: no chip at {fault.address:#04x}")
         if fault.kind is FaultKind.EXCEPTION and (chip is None or chip.contract.access.modbus is None):
             raise ValueError(f"exception: at {fault.address:#04x} is no Modbus device")
-        if fault.kind is FaultKind.FOREIGN and chip is None:
-            raise ValueError(f"foreign: no chip at {fault.address:#04x} to write to")
-        if fault.kind is FaultKind.FOREIGN and chip is not None and fault.register is not None:
-            chip.check(fault.register, fault.value)
-        self.faults.append(fault)
+        if chip is not None and fault.register is not None:
+            chip.check(fault.register, fault.value if fault.kind is FaultKind.FOREIGN else fault.bits)
+        if fault.contract is not None:
+            find_contract(fault.contract)
+        offset = fault.offset
+        if chip is not None and fault.at is not None:
+            chip.check(fault.at, 0)
+            offset = chip.contract.registers[fault.at].offset
+        now_s, until_s = self.clock(), fault.until_s
+        self.faults.append(
+            msgspec.structs.replace(
+                fault,
+                offset=offset,
+                at=None,
+                after_s=now_s + fault.after_s if fault.after_s else 0.0,
+                until_s=None if until_s is None else now_s + until_s,
+            )
+        )
 
     def unplug(self, *, power: bool = False) -> None:
         """The bus vanishes, and what is under way with it; with `power` the chips lose theirs."""
         self.plugged = False
+        self._ends_s = None
         self._unpowered = self._unpowered or power
         self._input.clear()
 
     def plug(self) -> None:
-        """The bus is back; chips that had lost their power restart."""
+        """The bus is back, and nobody holds its lines; chips that had lost their power restart."""
+        self._stuck, self._ends_s = False, None
         if self._unpowered:
             for chip in self.chips.values():
                 chip.reset()
@@ -152,15 +193,20 @@ class SimBus:
 
     def carry(self, transfer: Transfer) -> tuple[Answer, float | None]:
         """The answer of a transfer, and how long it takes to come (None: no time); waits for nothing."""
+        if self._ends_s is not None and self.clock() >= self._ends_s:
+            self.plug()
         if not self.plugged:
             self._note(transfer)
             return Rejected("the simulated bus is unplugged", "port-not-opened"), None
+        if self._stuck:
+            self._note(transfer)
+            return Rejected("the bus is stuck: SDA is held low", "bus-stuck"), None
         if self._busy(transfer):
             self._note(transfer)
             return Rejected("no acknowledge: the device is writing", "address-nack"), None
         self._input.arrived(self.clock())  # emptied before the request: what came by now is nobody's
         taken = self.take(transfer)
-        hangs = taken.loss is not None and taken.loss.kind is FaultKind.HANG and taken.said is not None
+        hangs = taken.loss is not None and taken.loss.kind in WAITS and taken.said is not None
         return self._answer(transfer, taken), taken.loss.hang_s if hangs and taken.loss is not None else None
 
     def _address(self, transfer: Transfer) -> int:
@@ -197,27 +243,44 @@ class SimBus:
         """Take a transfer to its chip through the planned faults."""
         self._note(transfer)
         address, space = self._address(transfer), _space_of(transfer)
-        struck = strike(self.faults, address, _access_of(transfer), _offset_of(transfer))
-        chip, loss = self.chips.get(address), struck.loss
+        struck = NOTHING
+        if self.faults:
+            access = Access(address, _access_of(transfer), _offset_of(transfer), self.clock())
+            struck = strike(self.faults, access, self._draw)
+        loss = struck.loss
         said: Confirmed | NotThere | None = None
-        if chip is not None:
-            chip.now_s = self.clock()
-            if chip.busy_place is not None and chip.busy_until_s <= self.clock():
-                chip.show_busy(chip.busy_place, False)
+        if address in self.chips:
             for event in struck.before:
-                _happen(chip, event, space)
+                self._happen(address, event, space)
+            chip = self.chips[address]
+            chip.catch_up(self.clock())
             said = _act(chip, transfer, loss)
             if chip.cycle_ms:
                 chip.busy_until_s, chip.cycle_ms = self.clock() + chip.cycle_ms / 1000, 0
             for event in struck.after:
-                _happen(chip, event, space)
+                self._happen(address, event, space)
         others = [] if isinstance(transfer, Line) else [p for p in self._all_at(transfer.address) if p != address]
         for other in others:  # they hear it too, and what they say is mixed with what the first one says
             _act(self.chips[other], transfer, None)
             loss = loss or Fault(FaultKind.CORRUPTED, address)
-        if loss is not None and loss.kind is FaultKind.UNPLUG:
-            self.unplug(power=loss.power)
+        if loss is not None and loss.kind in (FaultKind.UNPLUG, FaultKind.STUCK_BUS):
+            if loss.kind is FaultKind.UNPLUG:
+                self.unplug(power=loss.power)
+            else:
+                self._stuck, self._recovers = True, loss.recovers
+            self._ends_s = self.clock() + loss.lasts_s if loss.lasts_s else None
         return Taken(said, loss)
+
+    def _happen(self, address: int, event: Fault, space: Space) -> None:
+        """An event at a place; what the chip there has not at this moment, another master cannot write."""
+        chip = self.chips[address]
+        if event.kind is FaultKind.SWAP:
+            contract = chip.contract if event.contract is None else find_contract(event.contract)
+            self.chips[address] = self._make(contract)
+            return
+        if event.register is not None and event.register not in chip.contract.registers:
+            return  # another chip may have taken the place since it was planned
+        _happen(chip, event, space)
 
     def _note(self, transfer: Transfer) -> None:
         self.log.append(transfer)
@@ -230,6 +293,12 @@ class SimBus:
             return Rejected("no acknowledge at the address (planned fault)", "address-nack")
         if kind is FaultKind.UNPLUG:
             return Ambiguous(Sent.DATA, "the bus vanished (planned fault: unplug)")
+        if kind is FaultKind.ARBITRATION_LOST:
+            return Rejected("arbitration lost at the address (planned fault)", "arbitration-lost")
+        if kind is FaultKind.STUCK_BUS:
+            return Ambiguous(Sent.DATA, "SDA is held low in the middle of the transfer (planned fault)")
+        if kind is FaultKind.FALSE_ACK:
+            return Confirmed(_nobody(transfer))
         address = self._address(transfer)
         if address not in self.chips and kind is not FaultKind.REQUEST_LOST:
             return Rejected(f"no acknowledge at {address:#04x}", "address-nack")
@@ -260,6 +329,8 @@ class SimBus:
         if rest_s > 0:
             self._sleep(rest_s)
         self.open()
+        if self._stuck and self._recovers:
+            self._stuck = False  # nine clocks and a STOP
         self._input.arrived(max(until_s, self.clock()))
 
 
@@ -295,12 +366,15 @@ def _offset_of(transfer: Transfer) -> int:
 
 
 def _happen(chip: Chip, event: Fault, space: Space) -> None:
-    """An event at a chip; what it has not at this moment, another master cannot write."""
+    """An event at a chip that has what it is about."""
     if event.kind is FaultKind.RESET:
         chip.reset()
+    elif event.register is not None and event.kind is FaultKind.FLIP:
+        chip.values[event.register] ^= event.bits or 0
+    elif event.register is not None and event.kind is FaultKind.STUCK_BITS:
+        chip.stick(event.register, event.bits or 0, event.value or 0)
     elif event.register is not None and event.value is not None:
-        if event.register in chip.contract.registers:  # another chip may have taken the place since it was planned
-            chip.write_by_another(event.register, event.value)
+        chip.write_by_another(event.register, event.value)
     elif event.data is not None and event.offset_written is not None:
         written_to = Space.HOLDING if space is Space.INPUT else space
         try:
@@ -314,6 +388,11 @@ def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotT
     if loss is not None:
         if loss.kind in NOT_REACHED or (loss.kind is FaultKind.EXCEPTION and not loss.acts):
             return None
+        if loss.kind is FaultKind.STUCK_BUS and _access_of(transfer) == "write":
+            return None  # it has not come to its end
+        if loss.slip and isinstance(transfer, RegisterWrite):
+            shifted = int.from_bytes(transfer.data, "big") >> 1
+            transfer = replace(transfer, data=shifted.to_bytes(len(transfer.data), "big"))
         if loss.kind is FaultKind.DATA_NACK and isinstance(transfer, RegisterWrite):
             transfer = replace(transfer, data=transfer.data[: loss.after_bytes])
             if not transfer.data:
@@ -322,6 +401,17 @@ def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotT
         return apply_to(chip, transfer)
     except NotThere as refusal:
         return refusal
+
+
+def _nobody(transfer: Transfer) -> bytes:
+    """What is read where nobody drives the line."""
+    match transfer:
+        case RegisterRead():
+            return b"\xff" * transfer.size_bytes
+        case Message():
+            return b"\xff" * transfer.read_bytes
+        case _:
+            return b""
 
 
 def apply_to(chip: Chip, transfer: Transfer) -> Confirmed:

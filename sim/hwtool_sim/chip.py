@@ -14,7 +14,7 @@ import copy
 import difflib
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,7 @@ from hwtool_contracts.effects import ACTS_ON_ONES, ACTS_ON_ZEROS, ReadEffect, Wr
 from hwtool_contracts.model import Contract, Field, Persistence, Register, Space, WriteSpec
 from hwtool_contracts.places import cells, find_place, gate_of
 from hwtool_registers.bits import from_bytes, to_bytes
+from hwtool_sim.behaviour import Behaviour
 from hwtool_sim.memory import SimMemory
 
 UNDECLARED = frozenset({ReadEffect.UNKNOWN, ReadEffect.MODIFY, ReadEffect.MODIFY_EXTERNAL, ReadEffect.TRIGGER})
@@ -93,6 +94,7 @@ class Chip:
     """One simulated chip.
 
     Attributes:
+        behaviour: what it does that its contract cannot say.
         values: what each register holds, by name.
         fifos: elements waiting behind registers whose read pops, newest last.
         sent: what was pushed into registers whose write pushes, oldest first.
@@ -108,9 +110,9 @@ class Chip:
         moves: whether the transfer at work moves the pointer, where a bit of the offset says so.
     """
 
-    def __init__(self, contract: Contract, at_power_on: Callable[[Chip], None] = lambda _: None) -> None:
+    def __init__(self, contract: Contract, behaviour: Behaviour | None = None) -> None:
         self.contract = contract
-        self._at_power_on = at_power_on
+        self.behaviour = behaviour or Behaviour()
         self.memories = {name: SimMemory(memory) for name, memory in contract.memories.items()}
         self.cycle_ms = 0
         self.busy_until_s = float("-inf")
@@ -141,7 +143,7 @@ class Chip:
         return copy.deepcopy(self, {id(s): s for s in shared})
 
     def reset(self) -> None:
-        """Power-on: reset values where the contract states them, else zero, then what the maker fills in.
+        """Power-on: reset values where the contract states them, else zero, then what its behaviour puts in.
 
         FIFOs are empty but for that; nonvolatile registers and the counters stay.
         """
@@ -169,7 +171,7 @@ class Chip:
         self._written_once: dict[str, int] = {name: bits for name, bits in burnt.items() if name in outlasts}
         self._restarts = False
         self._last_popped: dict[str, int] = {}
-        self._at_power_on(self)
+        self.behaviour.power_on(self)
 
     def _show_restart(self, by: str, register: Register, field: Field | None, held: dict[str, int]) -> None:
         """A count of restarts goes on, and a cause stands; an uptime is told when it is read."""
@@ -361,6 +363,18 @@ class Chip:
         if not isinstance(value, int) or not 0 <= value <= target.mask:
             raise ValueError(f"{register} has {target.width_bits} bits; {value!r} does not fit")
 
+    def catch_up(self, now_s: float) -> None:
+        """It is so late by the clock of its bus: what time does to the chip has been done."""
+        self.now_s = now_s
+        if self.busy_place is not None and self.busy_until_s <= now_s:
+            self.show_busy(self.busy_place, False)
+        self.behaviour.passes(self)
+
+    def stick(self, register: str, bits: int, value: int) -> None:
+        """Bits of a register stay at a value from here on."""
+        self.stuck[register] = (bits, value & bits)
+        self.values[register] = self.values[register] & ~bits | value & bits
+
     def push(self, register: str, elements: Iterable[int]) -> None:
         """The outside world puts elements into the FIFO behind a register."""
         self.fifos[register].extend(elements)
@@ -536,6 +550,7 @@ class Chip:
         if not register.width_bits:  # a bare opcode: that it came is all there is
             self._set_off(register.write)
             self._fire(register, register.write)
+        self.behaviour.written(self, register.name, raw & touched)
         if self._restarts:
             self.reset()
 

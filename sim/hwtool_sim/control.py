@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never, get_args
 
 import msgspec
 
@@ -17,7 +17,7 @@ from hwtool_contracts.library import find_contract
 from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
-from hwtool_sim.faults import Fault, FaultKind
+from hwtool_sim.faults import OF_TWO_WIRES, Fault
 from hwtool_sim.line import RtuLine
 
 
@@ -96,6 +96,13 @@ class ClearFaults(msgspec.Struct, tag="clear_faults", tag_field="control", forbi
     bus: str | None = None
 
 
+class Seed(msgspec.Struct, tag="seed", tag_field="control", forbid_unknown_fields=True, frozen=True):
+    """Faults that strike by chance are drawn anew from this number, of one bus or of all."""
+
+    seed: Annotated[int, msgspec.Meta(ge=0)]
+    bus: str | None = None
+
+
 class Reset(msgspec.Struct, tag="reset", tag_field="control", forbid_unknown_fields=True, frozen=True):
     """A chip restarts."""
 
@@ -140,8 +147,10 @@ class Stop(msgspec.Struct, tag="stop", tag_field="control", forbid_unknown_field
     bus: str | None = None
 
 
-Control = Counts | Values | SetRegister | Push | PlanFault | ClearFaults | Reset | Unplug | Plug | Move | Swap | Stop
-NAMES = ["counts", "values", "set", "push", "fault", "clear_faults", "reset", "unplug", "plug", "move", "swap", "stop"]
+Control = (
+    Counts | Values | SetRegister | Push | PlanFault | ClearFaults | Seed | Reset | Unplug | Plug | Move | Swap | Stop
+)
+NAMES = [c.__struct_config__.tag for c in get_args(Control)]
 
 
 def carry_out(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +191,10 @@ def _act(bench: Bench, control: Control) -> dict[str, Any]:
                 raise ValueError(f"{register} is no FIFO of {chip.contract.part}")
             chip.push(register, elements)
         case PlanFault(fault, bus):
-            _plan(bench, bench.name_of(bus), fault)
+            plan_fault(bench, bench.name_of(bus), fault)
+        case Seed(seed, bus):
+            for name in bench.buses if bus is None else (bench.name_of(bus),):
+                bench.buses[name].begin(seed)
         case ClearFaults(bus=bus):
             for name in bench.buses if bus is None else (bench.name_of(bus),):
                 bench.buses[name].faults.clear()
@@ -244,9 +256,17 @@ def _chip(bench: Bench, bus: str | None, address: int) -> Chip:
     return chips[address]
 
 
-def _plan(bench: Bench, name: str, fault: Fault) -> None:
-    if name in bench.lines and fault.kind in (FaultKind.NACK, FaultKind.DATA_NACK):
-        raise ValueError(f"{fault.kind}: bus {name} is a serial line, where nothing is acknowledged; use request_lost")
+def plan_fault(bench: Bench, name: str, fault: Fault) -> None:
+    """Plan a fault on a bus of a simulator.
+
+    Raises:
+        ValueError: it cannot be had there.
+    """
+    if name in bench.lines and fault.kind in OF_TWO_WIRES:
+        told = f"bus {name} is a serial line, without a clock, and nothing is acknowledged there; use request_lost"
+        raise ValueError(f"{fault.kind}: {told}")
+    if name in bench.lines and fault.lasts_s:
+        raise ValueError(f"lasts_s: bus {name} is a serial line; plug it with a control")
     bench.buses[name].plan(fault)
 
 

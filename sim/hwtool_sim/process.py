@@ -13,6 +13,7 @@ exactly one it may be left out.
     {"control": "push", "address": A, "register": R, "elements": [V, …]}     fill a FIFO
     {"control": "fault", "fault": {…}}         plan a fault (hwtool_sim.faults)
     {"control": "clear_faults"}
+    {"control": "seed", "seed": N}             faults by chance are drawn anew from it
     {"control": "reset", "address": A}         the chip restarts
     {"control": "unplug", "power": false}      the bus vanishes; with power its chips restart when it is back
     {"control": "plug"}
@@ -189,6 +190,7 @@ def serve(
     *,
     idle_s: float | None = None,
     end_at: Iterable[signal.Signals] = (),
+    prepare: Callable[[Bench], None] = lambda _: None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve chips until stopped: on a Unix socket, and the lines among the buses on ptys.
@@ -198,6 +200,7 @@ def serve(
         lines: name of a bus to the path of its link.
         idle_s: end when nobody has been connected for so long; None: never.
         end_at: signals that end it.
+        prepare: called before anything is opened.
         ready: called once everything can be opened.
 
     Raises:
@@ -205,6 +208,7 @@ def serve(
         ValueError: a chip cannot sit on its line.
     """
     bench = bench_of(buses, lines)
+    prepare(bench)
     with contextlib.ExitStack() as ends, SimServer(path, bench, idle_s) as server:
         ends.callback(Path(path).unlink, missing_ok=True)
         Path(path).chmod(0o600)

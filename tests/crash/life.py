@@ -28,7 +28,8 @@ from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool_contracts.messages import Result
 from hwtool_contracts.model import Contract
-from hwtool_sim.board import AT_POWER_ON
+from hwtool_sim.behaviour import Behaviour
+from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
 from hwtool_sim.control import Bench
@@ -174,12 +175,12 @@ def simulator(path: str, kind: Kind, contract: Contract) -> int:
     """Fork the process of the chip; it outlives every daemon and counts for itself."""
 
     def work(_: Told) -> None:
-        chip = Chip(contract, AT_POWER_ON.get(contract.part, lambda _: None) if contract.part == "sc16is750" else _idle)
+        chip = chip_at_power_on(contract) if contract.part == "sc16is750" else Chip(contract)
         for fifo in chip.fifos.values():
             fifo.clear()
         kind.arrange(chip)
         if contract.part == "sc16is750":
-            chip._at_power_on = _configured  # what the harness put there does not come back with a reset
+            chip.behaviour = Configured()  # what the harness put there does not come back with a reset
         with Chips(path, SimBus({kind.address: chip})) as server:
             server.serve_forever()
 
@@ -188,13 +189,12 @@ def simulator(path: str, kind: Kind, contract: Contract) -> int:
     return process
 
 
-def _idle(_: Chip) -> None:
-    """Nothing but the reset values."""
-
-
-def _configured(chip: Chip) -> None:
+class Configured(Behaviour):
     """The UART after a reset, its line set up again by whoever owns it."""
-    chip.values |= {"LCR": 0x03, "TXLVL": 64}
+
+    def power_on(self, chip: Chip) -> None:
+        """Line settings, and room to send."""
+        chip.values |= {"LCR": 0x03, "TXLVL": 64}
 
 
 def _make_silent() -> None:

@@ -25,7 +25,7 @@ from hwtool_registers.bus import (
 )
 from hwtool_sim.board import bus_of, chip_at_power_on
 from hwtool_sim.bus import SimBus, behind
-from hwtool_sim.faults import Fault, FaultKind
+from hwtool_sim.faults import NOT_REACHED, Fault, FaultKind
 from tests.hwtool.conftest import DEFAULTS, I2C, reg
 
 MEMORY = Space.MEMORY
@@ -147,6 +147,10 @@ NEEDED: dict[FaultKind, dict[str, Any]] = {
     FaultKind.LATE_REPLY: {"late_s": 1.0},
     FaultKind.EXCEPTION: {"code": 4},
     FaultKind.FOREIGN: {"register": "OLATA", "value": 0x77},
+    FaultKind.SWAP: {"same": True},
+    FaultKind.STUCK_BITS: {"register": "OLATB", "bits": 0x80, "value": 0x80},
+    FaultKind.FLIP: {"register": "OLATB", "bits": 0x03},
+    FaultKind.CLOCK_STRETCH: {"hang_s": 0.5},
 }
 SPOILT: dict[FaultKind, tuple[Answer, int, int, list[float]]] = {
     # the answer to a write of 0x5A, then executions, what the latch holds, and waits
@@ -163,6 +167,23 @@ SPOILT: dict[FaultKind, tuple[Answer, int, int, list[float]]] = {
     FaultKind.EXCEPTION: (Ambiguous(Sent.REPLY, "Modbus exception 04 (device failure)"), 0, 0x00, []),
     FaultKind.HANG: (Confirmed(), 1, 0x5A, [30.0]),
     FaultKind.UNPLUG: (Ambiguous(Sent.DATA, "the bus vanished (planned fault: unplug)"), 0, 0x00, []),
+    FaultKind.SWAP: (Confirmed(), 1, 0x5A, []),
+    FaultKind.STUCK_BITS: (Confirmed(), 1, 0x5A, []),
+    FaultKind.FLIP: (Confirmed(), 1, 0x5A, []),
+    FaultKind.ARBITRATION_LOST: (
+        Rejected("arbitration lost at the address (planned fault)", "arbitration-lost"),
+        0,
+        0x00,
+        [],
+    ),
+    FaultKind.CLOCK_STRETCH: (Confirmed(), 1, 0x5A, [0.5]),
+    FaultKind.STUCK_BUS: (
+        Ambiguous(Sent.DATA, "SDA is held low in the middle of the transfer (planned fault)"),
+        0,
+        0x00,
+        [],
+    ),
+    FaultKind.FALSE_ACK: (Confirmed(), 0, 0x00, []),
 }
 KINDS = [k.value for k in SPOILT]
 
@@ -189,15 +210,16 @@ def test_fault_when_it_strikes_a_write_then_answer_and_execution_are_those_of_it
     assert (counted(bus), slept) == (executed + 1, waits)
 
 
-POPPED = {FaultKind.REQUEST_LOST, FaultKind.NACK, FaultKind.EXCEPTION, FaultKind.UNPLUG}  # these keep it from acting
+SPARED = {FaultKind.EXCEPTION, *NOT_REACHED}  # these keep it from acting
+ELSEWHERE = {FaultKind.FOREIGN, FaultKind.STUCK_BITS, FaultKind.FLIP, FaultKind.SWAP}  # of another register, or chip
 
 
-@pytest.mark.parametrize("kind", [k for k in FaultKind if k is not FaultKind.FOREIGN], ids=lambda k: k.value)
+@pytest.mark.parametrize("kind", [k for k in FaultKind if k not in ELSEWHERE], ids=lambda k: k.value)
 def test_fault_when_it_strikes_a_pop_then_the_element_is_gone_only_if_the_chip_acted(kind: FaultKind) -> None:
     bus = SimBus({0x48: chip_at_power_on(bundled("sc16is750"))}, sleep=lambda _: None, clock=lambda: 0.0)
     bus.faults.append(Fault(kind, 0x48, **NEEDED.get(kind, {})))
     bus.perform(RegisterRead(0x48, MEMORY, 0x00, 1))
-    left = b"hello" if kind in POPPED else b"ello"
+    left = b"hello" if kind in SPARED else b"ello"
     assert bytes(bus.chips[0x48].fifos["RHR"]) == left
     bus.plug()
     bus.quiesce(1.0)
@@ -205,6 +227,8 @@ def test_fault_when_it_strikes_a_pop_then_the_element_is_gone_only_if_the_chip_a
 
 
 # a fault, then which of six transfers it spoils: read 14, write 14, read 15, read 14, write 14, read 14 at 0x20
+SEED = 7
+BY_CHANCE, ONCE_BY_CHANCE = "xx.x.x", "x....."  # of this seed
 SELECTIONS = [
     ("any", Fault(FaultKind.NACK, 0x20), "x....."),
     ("reads", Fault(FaultKind.NACK, 0x20, access="read", times=9), "x.xx.x"),
@@ -215,20 +239,42 @@ SELECTIONS = [
     ("reads-at-offset-second-on", Fault(FaultKind.NACK, 0x20, "read", 0x14, skip=1, times=2), "...x.x"),
     ("never", Fault(FaultKind.NACK, 0x20, times=0), "......"),
     ("another-chip", Fault(FaultKind.NACK, 0x21, times=9), "......"),
+    ("always", Fault(FaultKind.NACK, 0x20, times="always"), "xxxxxx"),
+    ("register", Fault(FaultKind.NACK, 0x20, at="OLATB", times=9), "..x..."),
+    ("from-then-on", Fault(FaultKind.NACK, 0x20, times=9, after_s=3.0), "...xxx"),
+    ("until-then", Fault(FaultKind.NACK, 0x20, times=9, after_s=1.0, until_s=3.0), ".xx..."),
+    ("by-chance", Fault(FaultKind.NACK, 0x20, times="always", probability=0.5), BY_CHANCE),
+    ("by-chance-once", Fault(FaultKind.NACK, 0x20, probability=0.5), ONCE_BY_CHANCE),
 ]
 
 
 @pytest.mark.parametrize(("_what", "fault", "pattern"), SELECTIONS, ids=[s[0] for s in SELECTIONS])
 def test_fault_when_it_selects_accesses_then_only_these_are_spoilt(_what: str, fault: Fault, pattern: str) -> None:
-    planned = Fault(
-        fault.kind, fault.address, fault.access, fault.offset, fault.skip, fault.times
-    )  # a fault counts down: the table keeps its own
     bus = bench()
-    bus.faults.append(planned)
+    moments = iter(range(100, 200))
+    bus.begin(SEED)
+    bus.clock = lambda: 100.0
+    if fault.address == 0x20:
+        bus.plan(fault)  # a copy: a fault counts down, and the table keeps its own
     second = RegisterRead(0x20, MEMORY, 0x15, 1)
-    seen = [bus.perform(t) for t in (READ, WRITE, second, READ, WRITE, READ)]
+    seen = []
+    for transfer in (READ, WRITE, second, READ, WRITE, READ):
+        now = float(next(moments))
+        bus.clock = lambda now=now: now  # type: ignore[misc]
+        seen.append(bus.perform(transfer))
     assert "".join("x" if isinstance(a, Rejected) else "." for a in seen) == pattern
     assert counted(bus) == pattern.count(".")
+
+
+def test_chance_when_the_seed_is_the_same_then_so_are_the_faults() -> None:
+    struck = []
+    for seed in (1, 1, 2):
+        bus = bench()
+        bus.begin(seed)
+        bus.plan(Fault(FaultKind.NACK, 0x20, times="always", probability=0.5))
+        struck.append([isinstance(bus.perform(READ), Rejected) for _ in range(64)])
+    assert struck[0] == struck[1] != struck[2]
+    assert 16 < sum(struck[0]) < 48
 
 
 def test_fault_when_several_match_then_the_first_strikes_and_the_next_waits_its_turn() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from hwtool_contracts.library import bundled, bundled_names
 from hwtool_contracts.model import Space
-from hwtool_sim.board import AT_POWER_ON, bus_of, chip_at_power_on
+from hwtool_sim.behaviour import Behaviour
+from hwtool_sim.board import BEHAVIOURS, bus_of, chip_at_power_on
 from hwtool_sim.chip import Chip, NotThere
 from tests.contracts.test_judge import reg, toy
 
@@ -21,8 +22,8 @@ def chip_of(part: str) -> Chip:
 
 def test_power_on_when_a_part_is_bundled_then_a_bench_has_something_in_it() -> None:
     # the parts of the bench; the others come up with their reset values
-    assert set(AT_POWER_ON) <= set(bundled_names())
-    assert len(AT_POWER_ON) == 6
+    assert set(BEHAVIOURS) <= set(bundled_names())
+    assert len(BEHAVIOURS) == 6
 
 
 @pytest.mark.parametrize("part", bundled_names())
@@ -87,14 +88,15 @@ def test_reset_when_nothing_is_filled_in_then_only_reset_values_are_back() -> No
     assert (bytes(chip.fifos["RHR"]), chip.values["LCR"]) == (b"", bundled("sc16is750").registers["LCR"].reset or 0)
 
 
-def test_reset_when_a_maker_fills_something_in_then_it_is_called_at_each_power_on() -> None:
+def test_reset_when_its_behaviour_puts_something_in_then_it_is_called_at_each_power_on() -> None:
     nonces: list[str] = []
 
-    def fill(chip: Chip) -> None:
-        nonces.append(chip.nonce)
-        chip.values["R"] = len(nonces)
+    class Filled(Behaviour):
+        def power_on(self, chip: Chip) -> None:
+            nonces.append(chip.nonce)
+            chip.values["R"] = len(nonces)
 
-    chip = Chip(toy(reg("R", 0, "reset = 9")), fill)
+    chip = Chip(toy(reg("R", 0, "reset = 9")), Filled())
     held = [chip.values["R"]]
     chip.reset()
     assert ([*held, chip.values["R"]], nonces[-1], len(set(nonces))) == ([1, 2], chip.nonce, 2)

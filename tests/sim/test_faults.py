@@ -303,6 +303,19 @@ UNFIT: list[tuple[FaultKind, dict[str, Any], str]] = [
     (FaultKind.FOREIGN, {"register": "OLATC", "value": 1}, "mcp23017 has no register OLATC; one of OLATB, OLATA"),
     (FaultKind.FOREIGN, {"register": "OLATA", "value": 0x100}, "OLATA has 8 bits; 256 does not fit"),
     (FaultKind.FOREIGN, {"address": 9, "register": "OLATA", "value": 1}, "no chip at 0x09"),
+    (FaultKind.NACK, {"slip": True}, "slip belongs to clock_stretch, not to nack"),
+    (FaultKind.NACK, {"lasts_s": 1.0}, "lasts_s belongs to stuck_bus and unplug, not to nack"),
+    (FaultKind.UNPLUG, {"recovers": True}, "recovers belongs to stuck_bus, not to unplug"),
+    (FaultKind.NACK, {"bits": 1}, "bits belongs to stuck_bits and flip, not to nack"),
+    (FaultKind.SWAP, {}, "swap needs contract, or same = true"),
+    (FaultKind.SWAP, {"contract": "tmp102", "same": True}, "swap needs contract, or same = true"),
+    (FaultKind.STUCK_BITS, {"register": "OLATA"}, "stuck_bits needs register, bits"),
+    (FaultKind.FLIP, {"register": "OLATA"}, "flip needs register and bits"),
+    (FaultKind.FLIP, {"register": "OLATA", "bits": 0x100}, "OLATA has 8 bits; 256 does not fit"),
+    (FaultKind.FLIP, {"address": 0x33, "register": "OLATA", "bits": 1}, "flip: no chip at 0x33"),
+    (FaultKind.NACK, {"offset": 1, "at": "OLATA"}, "one of the two"),
+    (FaultKind.NACK, {"at": "OLATQ"}, "mcp23017 has no register OLATQ; one of OLATB, OLATA"),
+    (FaultKind.NACK, {"after_s": 2.0, "until_s": 2.0}, "until_s is after after_s"),
 ]
 
 
@@ -319,3 +332,92 @@ def test_request_when_it_spans_more_than_the_device_takes_then_refused_and_nothi
     answer = bench.ask(RegisterRead(1, INPUT, 0, 162, function=4))
     assert answer == [Rejected("sdm120 takes 80 registers a request, not 81", "no-register")]
     assert bench.bus.chips[1].executed == {}
+
+
+STUCK = Rejected("the bus is stuck: SDA is held low", "bus-stuck")
+
+
+def test_swap_when_it_happens_before_a_write_then_another_chip_takes_it(bench: Bench) -> None:
+    old = bench.expander
+    bench.fault(FaultKind.SWAP, same=True)
+    assert bench.ask(WRITE) == [Confirmed()]
+    assert (old.executed, bench.expander.executed) == ({}, {("OLATA", "write"): 1})
+    assert bench.expander.nonce != old.nonce
+
+
+def test_swap_when_another_part_comes_then_it_answers_by_its_own_contract(bench: Bench) -> None:
+    bench.fault(FaultKind.SWAP, contract="tmp102", when="after")
+    bench.fault(FaultKind.FOREIGN, register="OLATB", value=1, when="after", skip=1)  # it has no such register any more
+    bench.ask(WRITE)
+    assert isinstance(bench.ask(READ)[0], Rejected)
+    assert bench.expander.contract.part == "tmp102"
+    assert bench.expander.foreign == {}
+
+
+def test_stuck_bits_when_they_are_written_then_they_stay(bench: Bench) -> None:
+    bench.fault(FaultKind.STUCK_BITS, register="OLATA", bits=0x0F, value=0x05, when="after")
+    bench.ask(READ)
+    assert bench.expander.values["OLATA"] == 0x05
+    assert bench.ask(WRITE, READ) == [Confirmed(), Confirmed(b"\x55")]
+
+
+def test_flip_when_it_happens_then_the_bits_have_changed_and_nobody_wrote(bench: Bench) -> None:
+    bench.fault(FaultKind.FLIP, register="OLATA", bits=0x81, times=2)
+    assert bench.ask(READ, READ, READ) == [Confirmed(b"\x81"), Confirmed(b"\x00"), Confirmed(b"\x00")]
+    assert bench.expander.foreign == {}
+
+
+def test_clock_stretch_when_a_clock_slips_then_acknowledged_and_shifted(bench: Bench) -> None:
+    bench.fault(FaultKind.CLOCK_STRETCH, hang_s=0.2, slip=True)
+    assert bench.ask(RegisterWrite(0x20, MEMORY, LATCH_A, b"\x16"), READ) == [Confirmed(), Confirmed(b"\x0b")]
+    assert bench.slept == [0.2]
+
+
+def test_stuck_bus_when_it_strikes_then_nothing_goes_out_until_it_is_plugged(bench: Bench) -> None:
+    bench.fault(FaultKind.STUCK_BUS)
+    held = Ambiguous(Sent.DATA, "SDA is held low in the middle of the transfer (planned fault)")
+    assert bench.ask(WRITE, WRITE, READ) == [held, STUCK, STUCK]
+    assert bench.expander.executed == {}
+    bench.bus.quiesce(0.0)
+    assert bench.ask(WRITE) == [STUCK]
+    bench.bus.plug()
+    assert bench.ask(WRITE) == [Confirmed()]
+
+
+def test_stuck_bus_when_a_read_is_cut_off_then_the_chip_has_acted(bench: Bench) -> None:
+    bench.fault(FaultKind.STUCK_BUS)
+    bench.ask(READ)
+    assert bench.expander.executed == {("OLATA", "read"): 1}
+
+
+def test_stuck_bus_when_the_adapter_can_recover_then_it_is_free_once_it_was_quiet(bench: Bench) -> None:
+    bench.fault(FaultKind.STUCK_BUS, recovers=True)
+    assert bench.ask(WRITE, WRITE)[1] == STUCK
+    bench.bus.quiesce(0.0)
+    assert bench.ask(WRITE) == [Confirmed()]
+
+
+@pytest.mark.parametrize("kind", [FaultKind.STUCK_BUS, FaultKind.UNPLUG])
+def test_bus_when_it_is_away_for_a_time_then_it_is_back_by_itself(bench: Bench, kind: FaultKind) -> None:
+    bench.fault(kind, lasts_s=2.0)
+    bench.ask(WRITE)
+    bench.now_s += 1.9
+    assert isinstance(bench.ask(WRITE)[0], Rejected)
+    bench.now_s += 0.2
+    assert bench.ask(WRITE) == [Confirmed()]
+    assert bench.expander.executed == {("OLATA", "write"): 1}
+
+
+def test_bus_when_it_was_away_and_plugged_early_then_it_does_not_come_back_a_second_time(bench: Bench) -> None:
+    bench.fault(FaultKind.UNPLUG, lasts_s=2.0)
+    bench.ask(WRITE)
+    bench.bus.plug()
+    bench.bus.unplug()
+    bench.now_s += 5.0
+    assert isinstance(bench.ask(WRITE)[0], Rejected)
+
+
+def test_false_ack_when_the_chip_is_absent_then_the_adapter_confirms_all_the_same(bench: Bench) -> None:
+    bench.fault(FaultKind.FALSE_ACK, 0x33, times=2)
+    absent = RegisterRead(0x33, MEMORY, 0, 2)
+    assert bench.ask(RegisterWrite(0x33, MEMORY, 0, b"\x01"), absent) == [Confirmed(), Confirmed(b"\xff\xff")]

@@ -22,7 +22,7 @@ from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings, framed
 from hwtool_registers.plan import plan_read, plan_write
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
-from hwtool_sim.faults import Fault, FaultKind
+from hwtool_sim.faults import OF_TWO_WIRES, Fault, FaultKind
 from hwtool_sim.line import RtuLine
 from hwtool_sim.slave import length_of, request_in
 
@@ -324,6 +324,8 @@ SPOILT: dict[FaultKind, tuple[dict[str, Any], int, Answer, int]] = {
     FaultKind.CORRUPTED: ({}, PATIENT_MS, Ambiguous(Sent.REPLY, "CRC error in 8 bytes: 11060005004d"), 1),
     FaultKind.EXCEPTION: ({"code": 4}, PATIENT_MS, Ambiguous(Sent.REPLY, "Modbus exception 04 (device failure)"), 0),
     FaultKind.HANG: ({"hang_s": 0.001}, PATIENT_MS, Confirmed(), 1),
+    FaultKind.STUCK_BITS: ({"register": "NEXT", "bits": 1, "value": 0}, PATIENT_MS, Confirmed(), 1),
+    FaultKind.FLIP: ({"register": "NEXT", "bits": 1}, PATIENT_MS, Confirmed(), 1),
 }
 
 
@@ -350,7 +352,7 @@ def test_fault_when_it_strikes_a_write_on_the_line_then_real_bytes_and_exact_cou
 
 
 def test_fault_table_when_a_kind_is_added_then_a_line_is_missing_here() -> None:
-    elsewhere = {FaultKind.UNPLUG, FaultKind.NACK, FaultKind.DATA_NACK}  # below; refused by the control
+    elsewhere = {FaultKind.UNPLUG, FaultKind.SWAP} | OF_TWO_WIRES  # below; of the bus; refused by the control
     assert set(SPOILT) | elsewhere == set(FaultKind)
 
 

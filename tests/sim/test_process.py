@@ -165,7 +165,11 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("fault-without-kind", {"control": "fault", "fault": {"address": 0x20}}, "field `kind`"),
     ("fault-without-address", {"control": "fault", "fault": {"kind": "nack"}}, "field `address`"),
     ("fault-at-text", {"control": "fault", "fault": {"kind": "nack", "address": "0x20"}}, "Expected `int`"),
-    ("fault-text-times", {"control": "fault", "fault": {"kind": "nack", "address": 1, "times": "9"}}, "Expected `int`"),
+    (
+        "fault-text-times",
+        {"control": "fault", "fault": {"kind": "nack", "address": 1, "times": "9"}},
+        "Invalid enum value",
+    ),
     ("fault-is-no-object", {"control": "fault", "fault": 5}, "Expected `object`, got `int`"),
     ("fault-half", {"control": "fault", "fault": {"kind": "late_reply", "address": 32}}, "needs late_s above 0"),
     ("fault-unfit", {"control": "fault", "fault": {"kind": "exception", "address": 32, "code": 4}}, "no Modbus device"),

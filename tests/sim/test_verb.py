@@ -15,7 +15,7 @@ import pytest
 from hwtool.config import parse_board
 from hwtool.simulator import served
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Confirmed, RegisterRead
+from hwtool_registers.bus import Confirmed, RegisterRead, as_object
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings
 from hwtool_sim.process import SimConnection
 from tests.running import RunningDaemon, RunningSimulator, command_line
@@ -123,7 +123,8 @@ def test_sim_when_told_to_stop_then_it_ends_with_0_and_takes_socket_and_link_awa
             assert simulator.process is not None
             simulator.process.send_signal(number)
         assert simulator.wait() == 0
-        assert simulator.said == []  # ready was said once, and nothing else
+        (seed,) = simulator.said  # beside ready, which was said once
+        assert seed.startswith("hwtool sim: seed ")
     assert sorted(os.listdir(folder)) == ["board.toml", "line0.lock"]  # noqa: PTH208
 
 
@@ -233,3 +234,27 @@ def test_socket_when_the_board_has_only_lines_then_it_must_be_said() -> None:
     with pytest.raises(ValueError, match="no socket for a line: say --socket PATH"):
         served(board, None)
     assert served(board, "/tmp/s").lines == {"l": "/tmp/l"}
+
+
+def test_sim_when_a_script_plans_faults_then_they_strike_and_the_seed_is_told(folder: Path) -> None:
+    script = folder / "faults.toml"
+    script.write_text("seed = 11\n[[faults]]\ndevice = 'gpio'\nkind = 'nack'\ntimes = 'always'\nprobability = 0.5\n")
+    struck = []
+    for more in (list[str](), ["--seed", "11"], ["--seed", "12"]):
+        with RunningSimulator(folder / "board.toml", "--faults", str(script), *more) as simulator:
+            bus = SimConnection(f"{folder}/sim")
+            read = as_object(RegisterRead(0x20, Space.MEMORY, 0x14, 1))
+            struck.append([bus.ask({"bus": "i2c0", "transfer": read})["answer"] for _ in range(32)])
+            bus.close()
+            assert simulator.said == [f"hwtool sim: seed {more[1] if more else 11}\n"]
+    assert struck[0] == struck[1] != struck[2]
+
+
+def test_sim_when_its_script_cannot_be_used_then_exit_2_and_everything_is_told(folder: Path) -> None:
+    script = folder / "faults.toml"
+    words = ("--board", str(folder / "board.toml"), "--faults", str(script))
+    script.write_text("[[faults]]\ndevice = 'meter'\nkind = 'nack'\n[[faults]]\ndevice = 'gpio'\nkind = 'swap'\n")
+    assert "faults[1]: swap needs contract, or same = true" in refused(folder, *words)
+    script.write_text("[[faults]]\ndevice = 'meter'\nkind = 'nack'\n")
+    assert "faults[0]: nack: bus line0 is a serial line" in refused(folder, *words)
+    assert not (folder / "line0").is_symlink()
