@@ -145,7 +145,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
     },
     "access": {
         "offset_bytes": Key("integer", "bytes of the offset in the transfer; 0: none is sent"),
-        "byte_order": Key("word", "of registers longer than a byte", ORDERS),
+        "byte_order": Key("word", "of registers longer than a byte; without it each of them must say its own", ORDERS),
         "i2c": Key("i2c", "I2C facts"),
         "spi": Key("spi", "SPI facts"),
         "mdio": Key("mdio", "management bus of Ethernet PHYs"),

@@ -75,9 +75,17 @@ def parse_contract(text: str, file: str) -> Contract:
     Raises:
         Faults: as `load_contract`.
     """
-    data = parse_toml(text, file)
+    return contract_of(parse_toml(text, file), file)
+
+
+def contract_of(data: Mapping[str, Any], file: str, where: str = "") -> Contract:
+    """Make a contract of a parsed file, or of the table `where` of one.
+
+    Raises:
+        Faults: as `load_contract`.
+    """
     faults: list[Fault] = []
-    top = Table(data, "", file, faults)
+    top = Table(data, where, file, faults)
     for key in ("base", "base_sha256", "review"):
         if key in data:
             top.fault(key, "an overlay is no contract of its own", top.raw(key) and None, "a base beside it: overlays")

@@ -28,6 +28,7 @@ class AccessFacts:
 
     Attributes:
         byte_order: of registers outside Modbus spaces.
+        order_stated: whether somebody has said so: else a register longer than a byte must.
         word_order: of Modbus values longer than a register.
         modbus_base: number of the first register in the manual's counting.
     """
@@ -36,6 +37,7 @@ class AccessFacts:
     byte_order: ByteOrder = ByteOrder.BIG
     word_order: ByteOrder = ByteOrder.BIG
     modbus_base: int = 0
+    order_stated: bool = True
 
 
 def access_facts(top: Table) -> AccessFacts:
@@ -69,7 +71,8 @@ def access_facts(top: Table) -> AccessFacts:
         None if mdio is None else _mdio(mdio),
     )
     table.done()
-    return AccessFacts(access, byte_order, word_order, base)
+    ordered = "byte_order" in table or any(bus is not None for bus in (mapped, mdio, line))  # these have an order
+    return AccessFacts(access, byte_order, word_order, base, ordered)
 
 
 def _spi(table: Table) -> SpiAccess:

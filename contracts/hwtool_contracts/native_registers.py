@@ -270,6 +270,10 @@ class RegisterReader:
             erratum=table.text("erratum") or base.erratum,
             verified=table.text("verified") or base.verified,
         )
+        stated = self.facts.order_stated or made.space.own_order or "byte_order" in table
+        if made.width_bits > 8 and not stated:
+            rule = f"nobody says in which order its {made.size_bytes} bytes come"
+            table.fault("byte_order", rule, None, "big or little, here or in [access]")
         whole = replace(made, fields=self._fields(table, made, base))
         # what is shown to some callers only must not stand in records that others read
         return replace(whole, sensitive=True) if whole.is_confidential else whole

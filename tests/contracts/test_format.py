@@ -39,10 +39,10 @@ DEFAULTS = """
 read = { effects = ["none"], provenance = "generated", source = "rtl" }
 write = { effect = "store", provenance = "generated", source = "rtl" }
 """
-I2C = "[access]\noffset_bytes = 1\n[access.i2c]\naddresses = [0x20]\nauto_increment = 'both'\n"
-MODBUS = "[access]\noffset_bytes = 2\n[access.modbus]\nbase = 0\n"
+I2C = "[access]\noffset_bytes = 1\nbyte_order = 'big'\n[access.i2c]\naddresses = [0x20]\nauto_increment = 'both'\n"
+MODBUS = "[access]\noffset_bytes = 2\nbyte_order = 'big'\n[access.modbus]\nbase = 0\n"
 LINE = "[access]\n[access.line]\n"
-SPI = "[access]\noffset_bytes = 3\n[access.spi]\n"
+SPI = "[access]\noffset_bytes = 3\nbyte_order = 'big'\n[access.spi]\n"
 
 
 def parse(*parts: str, access: str = I2C) -> Contract:

@@ -38,6 +38,7 @@ title = "a toy"
 source = "the test"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x20]
 auto_increment = "both"

@@ -21,6 +21,7 @@ title = "a toy"
 source = "the test"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x20]
 auto_increment = "both"
@@ -318,6 +319,14 @@ BROKEN = {
     "assume as word": ("assume = [1]\n" + HEAD + REG, "a table"),
     "strings": (HEAD + REG + "read = { effects = ['pop'], affects = [1] }", "a list of strings"),
 }  # fmt: skip
+
+
+def test_register_when_nobody_says_its_byte_order_then_a_fault_hc031() -> None:
+    silent, wide = HEAD.replace('byte_order = "big"\n', ""), REG + "width_bits = 16\n"
+    (told,) = faults_of(silent + wide)
+    assert "registers.R.byte_order: nobody says in which order its 2 bytes come" in told
+    assert parse_contract(silent + REG, "toy.toml").registers["R"].width_bits == 8  # one byte has no order
+    assert parse_contract(silent + wide + "byte_order = 'little'\n", "toy.toml").registers["R"].byte_order == "little"
 
 
 @pytest.mark.parametrize("case", list(BROKEN))

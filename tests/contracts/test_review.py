@@ -765,7 +765,11 @@ def test_bundled_chip_when_written_and_read_then_the_same(name: str) -> None:
 
 
 NATIVE = 'schema = 1\npart = "toy"\nvendor = "nobody"\ntitle = "a toy"\nsource = "the test"\nverified = "QEMU"\n'
-I2C = NATIVE + '[access]\noffset_bytes = 2\n[access.i2c]\naddresses = [0x20]\nauto_increment = "read"\nread = "stop"\n'
+I2C = (
+    NATIVE
+    + '[access]\noffset_bytes = 2\nbyte_order = "big"\n'
+    + '[access.i2c]\naddresses = [0x20]\nauto_increment = "read"\nread = "stop"\n'
+)
 MODBUS = NATIVE + "[access]\noffset_bytes = 1\n[access.modbus]\nbase = 1\nfunctions = [3, 6]\natomic_multi = true\n"
 STORE = 'effect = "store", provenance = "generated"'
 CLEAN = 'effects = ["none"], provenance = "generated"'

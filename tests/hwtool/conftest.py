@@ -46,6 +46,7 @@ title = "a toy"
 source = "the test"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x20, 0x21]
 auto_increment = "both"
@@ -63,6 +64,7 @@ title = "a toy"
 source = "the test"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.modbus]
 base = 0
 functions = [3, 6]

@@ -15,7 +15,7 @@ from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import RegisterRead, RegisterWrite
 from tests.hwtool.conftest import DEFAULTS, I2C, KEY, KEY2, Lab, Play, code_of, error_of, reg, toy_board
 
-HEAD = I2C.replace("offset_bytes = 1", 'offset_bytes = 1\nbyte_order = "little"')
+HEAD = I2C.replace('byte_order = "big"', 'byte_order = "little"')
 TEXT = "space = 'block'\nwidth_bits = 64\nencoding = 'text'"
 NUMBER = "space = 'block'\nwidth_bits = 24"
 PARTS = (

@@ -434,6 +434,7 @@ def test_board_when_another_program_writes_the_multiplexer_then_a_fault(tmp_path
 NAMED = """
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x70]
 auto_increment = "both"

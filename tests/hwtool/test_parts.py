@@ -315,7 +315,8 @@ def test_identity_of_text_when_compared_then_it_begins_with_it_and_holds_the_boa
 
     text = (
         I2C.replace(
-            'offset_bytes = 1\n[access.i2c]\naddresses = [0x20, 0x21]\nauto_increment = "both"', "[access.line]"
+            'offset_bytes = 1\nbyte_order = "big"\n[access.i2c]\naddresses = [0x20, 0x21]\nauto_increment = "both"',
+            "[access.line]",
         )
         + DEFAULTS
         + "[registers.IDN]\nquery = '*IDN?'\naccess = 'ro'\nencoding = 'text'\nwidth_bits = 256\n"

@@ -85,12 +85,7 @@ R = reg("R", 6, "reset = 0x10")
 
 def board_of(tmp_path: Path, by: str) -> Board:
     part, restart = PARTS[by]
-    return toy_board(
-        tmp_path, "[restart]\n" + restart + "\n", part, GO, N, R, head=I2C.replace("offset_bytes = 1", ORDERED)
-    )
-
-
-ORDERED = 'offset_bytes = 1\nbyte_order = "big"'
+    return toy_board(tmp_path, "[restart]\n" + restart + "\n", part, GO, N, R, head=I2C)
 
 
 def mute(lab: Lab) -> None:
@@ -175,7 +170,7 @@ def test_rule_when_another_chip_was_put_there_then_its_register_settles_nothing(
     who = reg("WHO", 7, "reset = 0x42", "ro")
     identity = "[identity]\nregister = 'WHO'\nequals = 0x42\n"
     part, restart = PARTS["counter"]
-    head = I2C.replace("offset_bytes = 1", ORDERED)
+    head = I2C
     board = toy_board(tmp_path, f"[restart]\n{restart}\n", identity, part, R, who, head=head)
 
     async def first(lab: Lab) -> None:

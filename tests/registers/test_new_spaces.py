@@ -49,7 +49,8 @@ def contract_of(access: str, *parts: str, defaults: str = DEFAULTS) -> Contract:
 
 
 def i2c(rest: str = "", offset_bytes: int = 1) -> str:
-    return f"[access]\noffset_bytes = {offset_bytes}\n[access.i2c]\naddresses = [0x50]\nauto_increment = 'both'\n{rest}"
+    i2c = "[access.i2c]\naddresses = [0x50]\nauto_increment = 'both'\n"
+    return f"[access]\noffset_bytes = {offset_bytes}\nbyte_order = 'big'\n{i2c}{rest}"
 
 
 def sent(plan: Plan) -> list[Transfer]:
@@ -90,7 +91,7 @@ def test_command_when_planned_then_one_message(
 
 def test_command_when_it_has_dummy_bytes_then_zeros_stand_between_code_and_answer() -> None:
     contract = contract_of(
-        "[access]\noffset_bytes = 3\n[access.spi]\n",
+        "[access]\noffset_bytes = 3\nbyte_order = 'big'\n[access.spi]\n",
         "[commands.FAST]\ncode = 0x0b\ncode_bytes = 1\ndummy_bytes = 2\nread_bytes = 2\n",
     )
     plan = plan_read(contract, 0, of(contract, "FAST"), {})
@@ -337,7 +338,9 @@ def test_line_when_it_cannot_be_asked_or_set_then_an_error_and_no_line() -> None
 
 
 def coils(functions: str, *parts: str) -> Contract:
-    return contract_of(f"[access]\noffset_bytes = 2\n[access.modbus]\nbase = 0\n{functions}\n", *parts)
+    return contract_of(
+        f"[access]\noffset_bytes = 2\nbyte_order = 'big'\n[access.modbus]\nbase = 0\n{functions}\n", *parts
+    )
 
 
 COIL = "[registers.C]\noffset = 4\nspace = 'coil'\naccess = 'rw'\n"

@@ -94,6 +94,7 @@ title = "t"
 source = "s"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x20]
 [defaults]

@@ -84,7 +84,7 @@ access = 'ro'
 @pytest.mark.parametrize("resets", [False, True], ids=["its signal", "its restart"])
 def test_message_when_a_command_has_no_data_then_it_does_what_its_contract_says(resets: bool) -> None:
     text = NO_DATA if resets else NO_DATA.replace(", resets = 'device'", "")
-    bench = Bench(contract_of("[access]\noffset_bytes = 1\n[access.i2c]\n", text), 0x44)
+    bench = Bench(contract_of("[access]\noffset_bytes = 1\nbyte_order = 'big'\n[access.i2c]\n", text), 0x44)
     nonce = bench.chip.nonce
     assert bench.ask(Message(0x44, b"\x06", 0)) == Confirmed()
     assert bench.chip.pulses == {"GO": 1}
@@ -119,7 +119,7 @@ def test_message_when_more_is_asked_for_than_it_answers_then_rejected() -> None:
 
 def test_message_when_codes_have_different_lengths_then_the_longest_that_fits() -> None:
     contract = contract_of(
-        "[access]\noffset_bytes = 1\n[access.i2c]\n",
+        "[access]\noffset_bytes = 1\nbyte_order = 'big'\n[access.i2c]\n",
         "[commands.SHORT]\ncode = 0x30\ncode_bytes = 1\nwrite_bytes = 1\n",
         "[commands.LONG]\ncode = 0x306d\ncode_bytes = 2\n",
         "[commands.SLOW]\ncode = 0x0b\ndummy_bytes = 2\nread_bytes = 1\nread = { effects = ['none'] }\n",
@@ -152,7 +152,8 @@ def test_message_when_a_reply_comes_late_then_it_passes_for_no_other_request() -
 
 
 def test_register_with_crc_when_read_and_written_at_its_offset_then_words_with_their_crc() -> None:
-    crc = "[access]\noffset_bytes = 1\n[access.i2c]\ncrc = { poly = 0x31, init = 0xff, word_bytes = 2 }\n"
+    crc = "[access]\noffset_bytes = 1\nbyte_order = 'big'\n[access.i2c]\n"
+    crc += "crc = { poly = 0x31, init = 0xff, word_bytes = 2 }\n"
     bench = Bench(contract_of(crc, "[registers.R]\noffset = 3\nwidth_bits = 16\naccess = 'rw'\n"), 0x44)
     assert bench.ask(RegisterWrite(0x44, Space.MEMORY, 3, b"\xbe\xef\x92")) == Confirmed()
     assert bench.chip.values["R"] == 0xBEEF
@@ -289,7 +290,7 @@ COILS = (
     "[registers.W]\noffset = 5\nspace = 'coil'\nwidth_bits = 9\naccess = 'rw'\n",
     "[registers.D]\noffset = 2\nspace = 'discrete'\nwidth_bits = 10\naccess = 'ro'\n",
 )
-MODBUS = "[access]\noffset_bytes = 2\n[access.modbus]\nbase = 0\n"
+MODBUS = "[access]\noffset_bytes = 2\nbyte_order = 'big'\n[access.modbus]\nbase = 0\n"
 
 
 def coil(rest: str = "") -> Bench:
@@ -468,7 +469,9 @@ def test_mask_half_when_written_then_only_the_bits_it_names_change() -> None:
 
 @pytest.mark.parametrize(("offset", "moves"), [(0xA8, True), (0x28, False)], ids=["with the bit", "without"])
 def test_increment_bit_when_a_transfer_has_it_then_the_pointer_moves(offset: int, moves: bool) -> None:
-    access = "[access]\noffset_bytes = 1\n[access.i2c]\nauto_increment = 'both'\nincrement_mask = 0x80\n"
+    access = (
+        "[access]\noffset_bytes = 1\nbyte_order = 'big'\n[access.i2c]\nauto_increment = 'both'\nincrement_mask = 0x80\n"
+    )
     two = ("[registers.A]\noffset = 0x28\naccess = 'rw'\n", "[registers.B]\noffset = 0x29\naccess = 'rw'\n")
     bench = Bench(contract_of(access, *two), 0x18)
     assert bench.ask(RegisterWrite(0x18, Space.MEMORY, offset, b"\x01\x02")) == Confirmed()

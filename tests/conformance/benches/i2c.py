@@ -41,6 +41,7 @@ title = "a device of the conformance suite"
 source = "tests/conformance/benches/i2c.py"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x20]
 [defaults]

@@ -34,6 +34,7 @@ title = "two registers of an MCP23017, the conformance suite's"
 source = "tests/conformance/benches/sim.py"
 [access]
 offset_bytes = 1
+byte_order = "big"
 [access.i2c]
 addresses = [0x20]
 [defaults]
