@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Literal, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from hwtool.policy_table import Rule, policy_rules
 from hwtool.safe_entries import SafeEntry, safe_entries
@@ -242,8 +242,22 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
     Raises:
         Faults: as `load_board`.
     """
+    return board_of(parse_toml(text, file), file, beside)
+
+
+def board_of(
+    data: Mapping[str, Any], file: str, beside: Path, where: str = "", contracts: Mapping[str, Contract] | None = None
+) -> Board:
+    """Make a board of a parsed file, or of the table `where` of one.
+
+    Args:
+        contracts: by name, those that need not be looked for.
+
+    Raises:
+        Faults: as `load_board`.
+    """
     faults: list[Fault] = []
-    top = Table(parse_toml(text, file), "", file, faults)
+    top = Table(data, where, file, faults)
     name = top.text("name", required=True) or ""
     mode = top.choice("approval_mode", ApprovalMode) or ApprovalMode.SEPARATE_USER
     self_approval = bool(top.flag("self_approval_on_hardware", False))
@@ -252,14 +266,14 @@ def parse_board(text: str, file: str, beside: Path) -> Board:
     named = 0
     for device, table in top.tables("devices", DEVICE_NOT_YET):
         named += 1
-        spec = _device(device, table, buses, beside)
+        spec = _device(device, table, buses, beside, contracts or {})
         if spec is not None:
             devices[device] = spec
     if not buses:
         top.fault("buses", "no bus", None, "at least one [buses.NAME]")
     devices = {name: _on_its_channel(spec, devices, top) for name, spec in devices.items()}
-    contracts = {name: spec.contract for name, spec in devices.items()}
-    policy = policy_rules(top.array("policy"), contracts if len(contracts) == named else None)
+    used = {name: spec.contract for name, spec in devices.items()}
+    policy = policy_rules(top.array("policy"), used if len(used) == named else None)
     metrics = _metrics(top, beside)
     top.done()
     board = Board(name, mode, self_approval, buses, devices, policy, metrics)
@@ -349,14 +363,18 @@ def _bus(name: str, table: Table) -> BusSpec:
     return spec
 
 
-def _device(name: str, table: Table, buses: dict[str, BusSpec], beside: Path) -> DeviceSpec | None:
+def _device(
+    name: str, table: Table, buses: dict[str, BusSpec], beside: Path, known: Mapping[str, Contract]
+) -> DeviceSpec | None:
     _check_id(name, table)
     contract_name = table.text("contract", required=True)
     bus_name = table.text("bus", required=True)
     overlays = table.strings("overlays") if "overlays" in table else ()
     part = table.text("part")
     params = table.table("params")
-    chip = None if contract_name is None else _contract(contract_name, overlays, table, beside)
+    chip = known.get(contract_name or "")
+    if chip is None and contract_name is not None:
+        chip = _contract(contract_name, overlays, table, beside)
     mapped = chip is not None and (chip.access.mapped or chip.access.line) is not None
     address = table.integer("address", low=0, required=not mapped)
     if mapped and address is None:

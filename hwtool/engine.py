@@ -21,7 +21,7 @@ from hwtool.admission import Arrival, KeyedParams
 from hwtool.approvals import Approvals
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
-from hwtool.config import Board
+from hwtool.config import Board, BusSpec
 from hwtool.devices import Device, PersonHold
 from hwtool.events import Events, Sink
 from hwtool.execution import Execution
@@ -78,6 +78,7 @@ from hwtool_contracts.messages import (
     UpdateParams,
     WriteParams,
 )
+from hwtool_registers.bus import Bus
 from hwtool_store import operations
 from hwtool_store.database import Connection, Start, Store, frozen, open_store, set_meta_once
 from hwtool_store.faults import StoreFatal, StoreRefused, StoreRule
@@ -121,8 +122,12 @@ class Engine:
         read_only: bool = False,
         rehearsing: bool = False,
         reread: Callable[[], Board] | None = None,
+        buses: Callable[[BusSpec, Board, Path], Bus] | None = None,
     ) -> Engine:
         """Open the store, the buses and the devices, and settle what can be settled by rule.
+
+        Args:
+            buses: makes the bus of an entry of the board, where those of the host are not meant.
 
         Raises:
             StoreRefused: the store cannot be used.
@@ -137,7 +142,7 @@ class Engine:
         try:
             await _check_kind(store, board)
             for spec in board.buses.values():
-                workers[spec.name] = BusWorker(spec, make_bus(spec, board, store_directory), clock)
+                workers[spec.name] = BusWorker(spec, (buses or make_bus)(spec, board, store_directory), clock)
                 absent = await workers[spec.name].begin()
                 if absent is not None:  # the other buses must not wait for this one
                     log.warning("bus %s is absent: %s; its devices are unavailable until it comes", spec.name, absent)

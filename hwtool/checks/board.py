@@ -8,12 +8,11 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from hwtool.checks import reads, writes
 from hwtool.checks.findings import Finding, Outcome, Report
 from hwtool.checks.samples import Sample, sample_of
-from hwtool.checks.simulated import OwnTime, simulated
+from hwtool.checks.simulated import IN_MEMORY, OwnTime, simulated
 from hwtool.checks.stand import Broken, NotApplicable, Remembered, Stand, ensure
 from hwtool.config import Board
 from hwtool.engine import Engine
@@ -21,8 +20,6 @@ from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import judge_write
 from hwtool_contracts.lint import of_contract
 from hwtool_contracts.model import Field, Register
-
-IN_MEMORY: Final = Path("/dev/shm")  # a store of the checks outlives nothing, and syncs to nothing
 
 
 async def _judged(

@@ -35,10 +35,11 @@ GUARANTEES: Final = {
     "neighbours_kept": "an update leaves the other fields as they were",
     "approval_asked": "an agent does not get it without an approval",
     "secret_kept": "its values stand in nothing that others read",
+    "scenario": "a scenario goes as its file says",
 }
 
 
-DOING: Final = frozenset({"clean", "done", "once"})  # in these something reaches a device
+DOING: Final = frozenset({"clean", "done", "once", "scenario"})  # in these something reaches a device
 
 
 @dataclass(frozen=True, slots=True)

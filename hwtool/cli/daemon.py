@@ -21,6 +21,7 @@ from hwtool_contracts.toml_reader import Faults
 from hwtool_store.faults import StoreFatal, StoreRefused
 
 if TYPE_CHECKING:
+    from hwtool.checks.findings import Report
     from hwtool.config import Board
 
 
@@ -172,17 +173,31 @@ def sim(board: Path, socket_: str | None, faults: Path | None, seed: int | None)
 
 @click.command()
 @click.option("--board", type=click.Path(path_type=Path), help="Check this board; without it, the simulated bench.")
-@click.option("--junit", type=click.Path(path_type=Path), help="With --board: also write JUnit XML there.")
-@click.option("--html", type=click.Path(path_type=Path), help="With --board: also write a page there.")
+@click.option(
+    "--scenario",
+    "scenarios",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Play this scenario, or those of this directory, in place of the checks; --board is for those without one.",
+)
+@click.option("--junit", type=click.Path(path_type=Path), help="With a board or scenarios: also write JUnit XML there.")
+@click.option("--html", type=click.Path(path_type=Path), help="With a board or scenarios: also write a page there.")
 @json_option
-def check(board: Path | None, junit: Path | None, html: Path | None, as_json: bool) -> None:
+def check(
+    board: Path | None, scenarios: tuple[Path, ...], junit: Path | None, html: Path | None, as_json: bool
+) -> None:
     """Run the safety checks on simulated chips and count what reaches them; no device is touched."""
     from hwtool.checks.run import run_checks
 
+    if scenarios:
+        sys.exit(_tell(_play(scenarios, board), junit, html, as_json))
     if board is not None:
-        sys.exit(_check_board(board, junit, html, as_json))
+        from hwtool.checks.board import check_board
+
+        sys.exit(_tell(check_board(loaded_from(board)), junit, html, as_json))
     if junit is not None or html is not None:
-        complain("--junit and --html need --board: the bench's own checks are told as lines or --json", 2)
+        told = "--junit and --html need --board or --scenario: the bench's own checks are told as lines or --json"
+        complain(told, 2)
     outcome = run_checks()
     if as_json:
         click.echo(json.dumps(outcome.as_object()))
@@ -192,12 +207,21 @@ def check(board: Path | None, junit: Path | None, html: Path | None, as_json: bo
     sys.exit(0 if outcome.passed else 1)
 
 
-def _check_board(path: Path, junit: Path | None, html: Path | None, as_json: bool) -> int:
-    """Check a user's board; the exit code: 0 passed, 1 something failed, 2 not checked, or not all of it written."""
-    from hwtool.checks import shown
-    from hwtool.checks.board import check_board
+def _play(paths: tuple[Path, ...], board: Path | None) -> Report:
+    """Play scenarios; every file is read before the first one is played."""
+    from hwtool.checks.play import play_all
+    from hwtool.checks.scenario import load_scenario, scenario_files
 
-    report = check_board(loaded_from(path))
+    on = None if board is None else loaded_from(board)
+    with usable("scenario"):
+        found = [load_scenario(file, on) for path in paths for file in scenario_files(path)]
+        return play_all(", ".join(path.name for path in paths), found)
+
+
+def _tell(report: Report, junit: Path | None, html: Path | None, as_json: bool) -> int:
+    """Tell what was found; the exit code: 0 passed, 1 something failed, 2 not all of it could be written."""
+    from hwtool.checks import shown
+
     if as_json:
         click.echo(json.dumps(report.as_object()))
     else:

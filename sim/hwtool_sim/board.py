@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -28,8 +29,11 @@ def chip_at_power_on(contract: Contract) -> Chip:
     return Chip(contract, BEHAVIOURS.get(contract.part, Behaviour)())
 
 
-def bus_of(contracts: Mapping[int, Contract]) -> SimBus:
+def bus_of(
+    contracts: Mapping[int, Contract],
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> SimBus:
     """A simulated bus with one chip at each address."""
-    return SimBus(
-        {address: chip_at_power_on(contract) for address, contract in contracts.items()}, make=chip_at_power_on
-    )
+    chips = {address: chip_at_power_on(contract) for address, contract in contracts.items()}
+    return SimBus(chips, sleep, clock, make=chip_at_power_on)

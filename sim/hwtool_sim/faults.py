@@ -169,7 +169,9 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True):
         """Whether this access is spoilt; counts it."""
         if self.times == 0 or access.address != self.address or self.access not in ("any", access.kind):
             return False
-        if access.when_s < self.after_s or (self.until_s is not None and access.when_s >= self.until_s):
+        if self.after_s and access.when_s < self.after_s:
+            return False
+        if self.until_s is not None and access.when_s >= self.until_s:
             return False
         if self.offset is not None and access.offset != self.offset:
             return False
