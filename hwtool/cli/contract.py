@@ -16,10 +16,11 @@ import click
 
 from hwtool.cli.link import complain, json_option, table
 from hwtool_contracts.compare import differences
+from hwtool_contracts.complaint import Complaint
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.keys import schema
 from hwtool_contracts.library import CHIPS, bundled_names, bundled_overlays, find, is_path
-from hwtool_contracts.lint import Complaint, complaints
+from hwtool_contracts.lint import complaints
 from hwtool_contracts.model import Contract, Register
 from hwtool_contracts.native_write import text_of, write_contract
 from hwtool_contracts.notice import Imported

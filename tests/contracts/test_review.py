@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from hwtool_contracts.compare import Difference, differences
+from hwtool_contracts.complaint import Complaint
 from hwtool_contracts.effects import Basis, ReadEffect, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.library import bundled, bundled_names
-from hwtool_contracts.lint import Complaint, complaints
-from hwtool_contracts.model import Contract, Provenance, ReadSpec, Register
+from hwtool_contracts.lint import complaints
+from hwtool_contracts.model import Contract, Provenance, ReadSpec, Register, WriteSpec
 from hwtool_contracts.native import parse_contract
 from hwtool_contracts.native_write import key_of, text_of, value_of, write_contract
 from hwtool_contracts.notice import Imported, Notice
@@ -481,6 +482,27 @@ def test_complaints_when_a_field_is_none_against_its_text_then_the_field_is_name
     said = [field("F", "[0:0]", tags(description="Reading pops an entry"))]
     one = contract(peripheral("P", register("R", 0, "", said)))
     assert told(complaints(with_read(one, "P.R", NONE, "F"))) == [("harmless against its text", "P.R.F")]
+
+
+def test_complaints_when_another_read_is_said_to_be_meant_by_the_text_then_none() -> None:
+    status = register("R", 0, tags(description="cleared by reading CLR"))
+    one = contract(peripheral("P", status, register("CLR", 4)))
+    assert told(complaints(with_read(one, "P.R", NONE))) == [("harmless against its text", "P.R")]
+    ack = ReadSpec(frozenset({ReadEffect.ACK}), Provenance(Basis.REVIEWED, "page", "DS"), affects=("R",))
+    both = with_read(one, "P.R", NONE).contract
+    assert complaints(with_read(both, "P.CLR", ack)) == []
+
+
+def test_complaints_when_one_bit_is_a_plain_store_then_it_is_no_fifo_by_its_text() -> None:
+    said = [field("F", "[0:0]", tags(description="If 1, add the results on POP"))]
+    one = contract(peripheral("P", register("R", 0, "", said)))
+    read = with_read(one, "P.R", NONE, "F")
+    assert told(complaints(read)) == [("harmless against its text", "P.R.F")]
+    whole = read.contract.registers["P.R"]
+    store = WriteSpec(WriteEffect.STORE, Provenance(Basis.REVIEWED, "page", "DS"))
+    fields = {"F": replace(whole.fields["F"], write=store, volatile=False)}
+    stored = replace(read.contract, registers={"P.R": replace(whole, fields=fields)})
+    assert complaints(Imported(stored, ())) == []
 
 
 def test_complaints_when_a_read_is_none_against_its_name_then_said_unless_sourced() -> None:

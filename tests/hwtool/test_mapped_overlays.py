@@ -10,6 +10,7 @@ from hwtool.config import Board, parse_board
 from hwtool_contracts.glob import matches
 from hwtool_contracts.judge import ReadJudgement, judge_read
 from hwtool_contracts.library import find_contract
+from hwtool_contracts.lint import of_contract
 from hwtool_contracts.model import Contract
 from tests.corpus import corpus_file
 from tests.hwtool.conftest import KEY, KEY2, Lab, Play, code_of, error_of
@@ -65,6 +66,11 @@ def test_overlay_when_laid_over_the_vendors_file_then_these_reads_are_judged_so(
         judged = judge_read(contract, (register,))
         assert isinstance(judged, ReadJudgement), register.name
         assert judged.clean is clean, register.name
+
+
+@pytest.mark.parametrize("chip", FILES)
+def test_overlay_when_laid_over_the_vendors_file_then_lint_has_nothing_against_it(chip: str) -> None:
+    assert [str(found) for found in of_contract(overlaid(chip))] == []
 
 
 def mapped_board(directory: Path, chip: str, part: str) -> Board:
