@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from hwtool.config import ApprovalMode, Board
+from hwtool.config import ApprovalMode, Board, BusSpec, DeviceSpec
+from hwtool.policy_lint import of_policy
 from hwtool_contracts.effects import Basis
-from hwtool_contracts.model import Contract
+from hwtool_contracts.judge import ReadJudgement, judge_read
+from hwtool_contracts.lint import of_contract
+from hwtool_contracts.model import Contract, Owner, Register
 
 
 def linted(board: Board) -> dict[str, Any]:
@@ -24,6 +28,7 @@ def linted(board: Board) -> dict[str, Any]:
             warnings.append(f"devices.{name}: {silent} of {total} registers have an effect that nobody has said")
         if not spec.safe_state:
             warnings.append(f"devices.{name}: no safe_state: device.safe_state is refused for it")
+        warnings += [f"devices.{name}: {told}" for told in _device(spec, bus)]
         if spec.identity is None and spec.contract.identity is not None:
             warnings.append(f"devices.{name}: no identity: another chip of the kind is not noticed")
     for name, bus in board.buses.items():
@@ -31,10 +36,10 @@ def linted(board: Board) -> dict[str, Any]:
             warnings.append(f"buses.{name}: not sole_master: an unknown outcome is settled by a person, mostly")
         if not any(d.bus == name for d in board.devices.values()):
             warnings.append(f"buses.{name}: no device sits on it")
+        warnings += [f"buses.{name}: {told}" for told in _bus(bus)]
     if board.approval_mode is ApprovalMode.SELF:
         warnings.append("approval_mode self: whoever asks may approve")
-    shadowed = [r.number for i, r in enumerate(board.policy) if any(covers(o, r) for o in board.policy[:i])]
-    warnings += [f"policy[{n - 1}]: never asked: an earlier rule matches everything that it does" for n in shadowed]
+    warnings += of_policy(board)
     return {
         "name": board.name,
         "approval_mode": board.approval_mode.value,
@@ -44,10 +49,31 @@ def linted(board: Board) -> dict[str, Any]:
     }
 
 
-def covers(earlier: Any, later: Any) -> bool:
-    """Whether a rule matches everything that a later one does, as far as their words tell."""
-    who = earlier.who in ("*", later.who)
-    return who and earlier.device in ("*", later.device) and earlier.register in ("*", later.register)
+def _device(spec: DeviceSpec, bus: BusSpec) -> Iterator[str]:
+    """What is odd in a device: in its contract, and between the two."""
+    yield from (f"contract {spec.contract.part}: {found}" for found in of_contract(spec.contract))
+    shared = [r.name for r in spec.contract.registers.values() if r.owner is Owner.SHARED]
+    shared += [m.name for m in spec.contract.memories.values() if m.owner is Owner.SHARED]
+    if shared and bus.sole_master:
+        some = ", ".join(shared[:3]) + (" …" if len(shared) > 3 else "")
+        yield f"{some}: owner shared, and bus {bus.name} is sole_master: one of the two is not so"
+    effects = [n for n, r in spec.contract.registers.items() if _acts(spec.contract, r)]
+    if bus.may_repeat and effects:
+        some = ", ".join(effects[:3]) + (" …" if len(effects) > 3 else "")
+        yield f"bus {bus.name} may_repeat: what must happen once is refused: {some}"
+
+
+def _acts(contract: Contract, register: Register) -> bool:
+    """Whether reading it does something: on a bus that may repeat it is refused."""
+    judged = judge_read(contract, (register,)) if register.access.readable else None
+    return isinstance(judged, ReadJudgement) and not judged.clean
+
+
+def _bus(bus: BusSpec) -> Iterator[str]:
+    """What is odd in the times of a real bus."""
+    if not bus.simulated and bus.reply_lifetime_ms < bus.response_ms:
+        told = f"reply_lifetime_ms {bus.reply_lifetime_ms} is below response_ms {bus.response_ms}"
+        yield f"{told}: a device that is late by one answer more would be heard in place of the next one"
 
 
 def silence(contract: Contract) -> tuple[int, int]:
