@@ -23,7 +23,7 @@ def of_contract(contract: Contract) -> Iterator[Complaint]:
     """What is odd in what a contract says, whoever made it."""
     moved = moved_by_reads(contract)
     for register in contract.registers.values():
-        yield from of_read(register, moved)
+        yield from of_read(contract, register, moved)
         yield from of_place(contract, register)
         yield from of_write(contract, register)
     yield from of_tables(contract)

