@@ -9,33 +9,43 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from hwtool.checks import reads, writes
+from hwtool.checks import groups, memories, named, reads, writes
+from hwtool.checks.case import Case
 from hwtool.checks.findings import Finding, Outcome, Report
+from hwtool.checks.locked import relocked_after_death, stays_locked
 from hwtool.checks.samples import Sample, sample_of
 from hwtool.checks.simulated import IN_MEMORY, OwnTime, simulated
 from hwtool.checks.stand import Broken, NotApplicable, Remembered, Stand, ensure
 from hwtool.config import Board
 from hwtool.engine import Engine
 from hwtool_contracts.judge import Refused
-from hwtool_contracts.judge_write import judge_write
+from hwtool_contracts.judge_write import WriteJudgement, judge_write
 from hwtool_contracts.lint import of_contract
 from hwtool_contracts.model import Field, Register
 
 
-async def _judged(
-    stand: Stand, device: str, place: str, effect: str, guarantee: str, body: Callable[[], Awaitable[str]]
-) -> Finding:
-    """One case on a fresh chip."""
+async def _outcome(body: Callable[[], Awaitable[str]]) -> tuple[Outcome, str]:
+    """What becomes of a case: it held, does not apply, or failed, whatever it was."""
     try:
-        await stand.fresh(device)
-        return Finding(place, effect, guarantee, Outcome.HELD, await body())
+        return Outcome.HELD, await body()
     except NotApplicable as why:
-        return Finding(place, effect, guarantee, Outcome.NOT_APPLICABLE, str(why))
+        return Outcome.NOT_APPLICABLE, str(why)
     except Broken as why:
-        return Finding(place, effect, guarantee, Outcome.FAILED, str(why), stand.timeline(device))
+        return Outcome.FAILED, str(why)
     except Exception as error:  # noqa: BLE001  # whatever it is, the case did not hold, and the others go on
-        told = "".join(traceback.format_exception_only(error)).strip()
-        return Finding(place, effect, guarantee, Outcome.FAILED, told, stand.timeline(device))
+        return Outcome.FAILED, "".join(traceback.format_exception_only(error)).strip()
+
+
+async def _judged(stand: Stand, device: str, case: Case) -> Finding:
+    """One case on a fresh chip."""
+
+    async def body() -> str:
+        await stand.fresh(device)
+        return await case.body()
+
+    outcome, told = await _outcome(body)
+    timeline = stand.timeline(device) if outcome is Outcome.FAILED else ()
+    return Finding(case.place, case.effect, case.guarantee, outcome, told, timeline)
 
 
 async def _of_reads(stand: Stand, device: str, register: Register) -> AsyncIterator[Finding]:
@@ -44,7 +54,8 @@ async def _of_reads(stand: Stand, device: str, register: Register) -> AsyncItera
     if not kept:
         yield Finding(place, "read", "clean", Outcome.NOT_APPLICABLE, "its contract lets nobody read it")
     for name, guarantee in kept.items():
-        yield await _judged(stand, device, place, f"read {effect}", name, partial(guarantee, stand, device, register))
+        body = partial(guarantee, stand, device, register)
+        yield await _judged(stand, device, Case(place, f"read {effect}", name, body))
 
 
 def _samples(stand: Stand, device: str, register: Register) -> list[tuple[Field | None, Sample]]:
@@ -84,10 +95,16 @@ async def _of_writes(stand: Stand, device: str, register: Register) -> AsyncIter
         place = f"{device}.{register.name}" + ("" if part is None else f".{part.name}")
         yield Finding(place, f"write {(part or register).write.effect.value}", "done", Outcome.NOT_APPLICABLE, why)
     for part, sample in samples:
-        place = f"{device}.{register.name}" + ("" if part is None else f".{part.name}")
+        place, effect = sample.place(part), f"write {sample.effect.value}"
+        judged = writes.judged_of(stand, sample, part)
+        if isinstance(judged, WriteJudgement) and judged.unlock:  # what it keeps is for its sequence to show
+            yield await _judged(
+                stand, device, Case(place, effect, "stays_locked", partial(stays_locked, stand, sample))
+            )
+            continue
         for name, guarantee in writes.GUARANTEES.items():
             body = partial(_written, stand, sample, part, guarantee)
-            yield await _judged(stand, device, place, f"write {sample.effect.value}", name, body)
+            yield await _judged(stand, device, Case(place, effect, name, body))
 
 
 async def _written(stand: Stand, sample: Sample, part: Field | None, guarantee: writes.Guarantee) -> str:
@@ -107,7 +124,8 @@ async def _kept(stand: Stand, remembered: list[Remembered]) -> AsyncIterator[Fin
     """What another life of the daemon answers."""
     for one in remembered:
         device = one.place.partition(".")[0]
-        yield await _judged(stand, device, one.place, one.effect, "value_kept", partial(_answered, stand, device, one))
+        body = partial(_answered, stand, device, one)
+        yield await _judged(stand, device, Case(one.place, one.effect, "value_kept", body))
 
 
 async def _answered(stand: Stand, device: str, one: Remembered) -> str:
@@ -117,6 +135,26 @@ async def _answered(stand: Stand, device: str, one: Remembered) -> str:
     ensure(more == 0, f"{more} executed after the restart")
     ensure(again.replayed and again.values == one.result.values, "answered otherwise after the restart")
     return "replayed after a restart, 0 executed"
+
+
+async def _of_several(stand: Stand, device: str) -> AsyncIterator[Finding]:
+    """What is no single register: groups, memories, sequences."""
+    contract = stand.device(device).contract
+    found = [case for group in contract.groups.values() for case in groups.cases(stand, device, group)]
+    found += [case for memory in contract.memories.values() for case in memories.cases(stand, device, memory)]
+    found += [case for sequence in contract.sequences.values() for case in named.cases(stand, device, sequence)]
+    for case in found:
+        yield await _judged(stand, device, case)
+
+
+async def _deaths(board: Board, directory: Path) -> AsyncIterator[Finding]:
+    """What a death of the daemon in a sequence that unlocks something leads to; each on a store of its own."""
+    for device, spec in board.devices.items():
+        for number, sequence in enumerate(spec.contract.sequences.values()):
+            if sequence.relock:
+                inside = directory / f"{device}-{number}"
+                outcome, told = await _outcome(partial(relocked_after_death, board, inside, device, sequence.name))
+                yield Finding(f"{device}.{sequence.name}", "sequence", "relocked", outcome, told)
 
 
 async def _run(board: Board, directory: Path) -> Report:
@@ -132,9 +170,7 @@ async def _run(board: Board, directory: Path) -> Report:
                     found += [finding async for finding in _of_reads(stand, name, register)]
                 if register.access.writable:
                     found += [finding async for finding in _of_writes(stand, name, register)]
-            for memory in stand.device(name).contract.memories:
-                why = "a memory: not checked yet"
-                found.append(Finding(f"{name}.{memory}", "memory", "done", Outcome.NOT_APPLICABLE, why))
+            found += [finding async for finding in _of_several(stand, name)]
             await stand.fresh(name)
         remembered = stand.remembered
     finally:
@@ -144,6 +180,7 @@ async def _run(board: Board, directory: Path) -> Report:
         found += [finding async for finding in _kept(Stand(engine, time), remembered)]
     finally:
         await engine.close()
+    found += [finding async for finding in _deaths(stand_on, directory)]
     return Report(board.name, found)
 
 

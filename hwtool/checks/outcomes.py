@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from hwtool.checks.asked import Asked
 from hwtool.checks.rig import OPERATOR
 from hwtool.checks.stand import NotApplicable, Stand, ensure
 from hwtool_contracts.errors import Code
 from hwtool_contracts.messages import Result
-from hwtool_contracts.model import Register
 from hwtool_sim.faults import Fault, FaultKind
 
 
@@ -38,76 +37,66 @@ def untrue(access: str, verdict: str, effects: str, executed: int, same: bool) -
             return "no rule may say this where nothing has come in between"
 
 
-async def _lost(stand: Stand, device: str, kind: FaultKind, method: str, params: dict[str, Any], key: str) -> Result:
-    await stand.lose(kind, device, method, **params)
-    told = await stand.effect(method, **params, key=key)
-    if stand.bus(device).faults and stand.bus(device).faults[0].times:
-        stand.bus(device).faults = []
+async def _lost(stand: Stand, asked: Asked, kind: FaultKind, key: str) -> Result:
+    await stand.lose(kind, asked.device, asked.method, **asked.params)
+    told = await stand.effect(asked.method, **asked.params, key=key)
+    faults = stand.bus(asked.device).faults
+    if faults and faults[0].times:
+        stand.bus(asked.device).faults = []
         raise NotApplicable(f"the loss never struck: {told.summary}")
     return told
 
 
-async def loss_told(
-    stand: Stand, device: str, register: Register, access: str, method: str, params: dict[str, Any]
-) -> str:
+async def loss_told(stand: Stand, asked: Asked) -> str:
     """A lost reply is told as unknown, and no retry executes it again."""
-    key = stand.key()
-    with stand.counting(device, register.name, access) as executed:
-        first = await _lost(stand, device, FaultKind.REPLY_LOST, method, params, key)
-        for _ in range(2):
-            await stand.effect(method, **params, key=key)
-        await stand.engine.rules_done(stand.device(device))
-        await stand.effect(method, **params, key=key)
+    key, before = stand.key(), asked.executed(stand)
+    first = await _lost(stand, asked, FaultKind.REPLY_LOST, key)
+    for _ in range(2):
+        await stand.effect(asked.method, **asked.params, key=key)
+    await stand.engine.rules_done(stand.device(asked.device))
+    await stand.effect(asked.method, **asked.params, key=key)
     ensure(not first.ok and first.effects == "unknown", f"told {first.status}, effects {first.effects}")
-    ensure(executed[0] == 1, f"{executed[0]} executed of one request whose reply was lost")
-    return f"{executed[0]} executed, told {(first.error or {}).get('code')}"
+    executed = asked.executed(stand) - before
+    ensure(executed == asked.at_once, f"{executed} executed of one request whose reply was lost")
+    return f"{executed} executed, told {(first.error or {}).get('code')}"
 
 
-async def unknown_held(
-    stand: Stand, device: str, register: Register, access: str, method: str, params: dict[str, Any]
-) -> str:
+async def unknown_held(stand: Stand, asked: Asked) -> str:
     """While its outcome is unknown the device takes no other effect."""
-    await _lost(stand, device, FaultKind.REPLY_LOST, method, params, stand.key())
-    place = stand.device(device).spec.place
-    stand.bus(device).faults.append(Fault(FaultKind.NACK, place, "read", times=1000))  # no rule can look
-    await stand.engine.rules_done(stand.device(device))  # until then the bus is shut to everybody
-    if stand.device(device).unknown_op is None:
+    device = stand.device(asked.device)
+    await _lost(stand, asked, FaultKind.REPLY_LOST, stand.key())
+    blind = Fault(FaultKind.NACK, device.spec.place, "read", times=1000)  # no rule can look
+    stand.bus(asked.device).faults.append(blind)
+    await stand.engine.rules_done(device)  # until then the bus is shut to everybody
+    if device.unknown_op is None:
         raise NotApplicable("a rule settled it without a look")
-    with stand.counting(device, register.name, access) as executed:
-        other = await stand.effect(method, **params, key=stand.key())
-    code = (other.error or {}).get("code")
-    ensure(executed[0] == 0 and code == Code.HELD, f"{code}, {executed[0]} executed")
+    before = asked.executed(stand)
+    other = await stand.effect(asked.method, **asked.params, key=stand.key())
+    code, executed = (other.error or {}).get("code"), asked.executed(stand) - before
+    ensure(executed == 0 and code == Code.HELD, f"{code}, {executed} executed")
     return f"{code}, 0 executed"
 
 
-async def settled_truly(
-    stand: Stand,
-    device: str,
-    register: Register,
-    access: str,
-    method: str,
-    params: dict[str, Any],
-    prepare: Callable[[], object],
-) -> str:
+async def settled_truly(stand: Stand, asked: Asked, prepare: Callable[[], object]) -> str:
     """What a rule settles is what the device has counted; else a person does. Request lost, then reply lost."""
-    told = []
+    told, device = [], stand.device(asked.device)
     for kind in (FaultKind.REQUEST_LOST, FaultKind.REPLY_LOST):
-        await stand.fresh(device)
+        await stand.fresh(asked.device)
         prepare()
-        key, before = stand.key(), dict(stand.chip(device).values)
-        with stand.counting(device, register.name, access) as executed:
-            first = await _lost(stand, device, kind, method, params, key)
-            await stand.engine.rules_done(stand.device(device))
+        key, counted, before = stand.key(), asked.executed(stand), stand.state(asked.device)
+        first = await _lost(stand, asked, kind, key)
+        await stand.engine.rules_done(device)
+        executed = asked.executed(stand) - counted
         final = await stand.call("op.get", OPERATOR, key=key)
-        if stand.device(device).unknown_op is not None:
+        if device.unknown_op is not None:
             by = "a person"
             done = await stand.call("op.settle", OPERATOR, id=first.id, verdict="abandoned", reason="safety check")
-            ensure(done.ok or stand.device(device).unknown_op is None, f"a person could not settle it: {done.summary}")
+            ensure(done.ok or device.unknown_op is None, f"a person could not settle it: {done.summary}")
         else:
             by = f"a rule: {final.verdict}"
-            same = stand.chip(device).values == before
-            lie = untrue(access, str(final.verdict), final.effects, executed[0], same)
+            same, access = stand.state(asked.device) == before, "read" if asked.reads else "write"
+            lie = untrue(access, str(final.verdict), final.effects, executed, same)
             ensure(lie is None, f"{kind.value}: settled as {final.verdict}, effects {final.effects}: {lie}")
-        ensure(stand.device(device).unknown_op is None, "the device stays held")
-        told.append(f"{kind.value.replace('_', ' ')}: {executed[0]} executed, by {by}")
+        ensure(device.unknown_op is None, "the device stays held")
+        told.append(f"{kind.value.replace('_', ' ')}: {executed} executed, by {by}")
     return "; ".join(told)

@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+from hwtool.checks.asked import Asked, once_only, other_refused
+from hwtool.checks.merging import burst_once, not_merged
 from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
 from hwtool.checks.rig import OPERATOR
 from hwtool.checks.stand import NotApplicable, Stand, ensure
+from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code
 from hwtool_contracts.judge import ReadJudgement, Refused
 from hwtool_contracts.model import Register
@@ -100,57 +103,54 @@ async def not_polled(stand: Stand, device: str, register: Register) -> str:
     return f"{code}, 0 executed"
 
 
+def _asked(stand: Stand, device: str, register: Register) -> Asked:
+    """The read under a key, of a register that has something to give."""
+    full = _prepare(stand, device, register)
+    return Asked(device, ((register.name, "read"),), "reg.read_effectful", {"register": full})
+
+
 async def once(stand: Stand, device: str, register: Register) -> str:
     """Three times under one key it is executed once, and answers the same."""
-    full, key = _prepare(stand, device, register), stand.key()
-    with stand.counting(device, register.name, "read") as executed:
-        first = await stand.done_undisturbed("reg.read_effectful", register=full, key=key)
-        again = [await stand.effect("reg.read_effectful", register=full, key=key) for _ in range(2)]
-    ensure(executed[0] == 1, f"{executed[0]} executed")
-    ensure(all(r.replayed and r.values == first.values for r in again), "the repeats answer something else")
+    asked = _asked(stand, device, register)
+    first, executed, key = await once_only(stand, asked)
+    ensure(executed == 1, f"{executed} executed")
     effects = "+".join(sorted(e.value for e in _judged(stand, device, register).effects))
-    stand.remember(full, f"read {effects}", "reg.read_effectful", {"register": full, "key": key}, first)
+    stand.remember(f"{device}.{register.name}", f"read {effects}", asked.method, asked.params | {"key": key}, first)
     return "1 executed, replayed twice"
 
 
 async def other_request(stand: Stand, device: str, register: Register) -> str:
     """The same key with another request is refused, and nothing is sent."""
-    full, key = _prepare(stand, device, register), stand.key()
-    await stand.done_undisturbed("reg.read_effectful", register=full, key=key)
-    with stand.counting(device, register.name, "read") as executed:
-        other = await stand.effect("reg.write", register=full, value=0, key=key)
-    code = (other.error or {}).get("code")
-    ensure(code == Code.KEY_CONFLICT and executed[0] == 0, f"{code}, {executed[0]} executed")
-    return f"{code}, 0 executed"
+    asked = _asked(stand, device, register)
+    return await other_refused(stand, asked, "reg.write", asked.params | {"value": 0})
 
 
 async def told_when_lost(stand: Stand, device: str, register: Register) -> str:
     """A lost reply is told as unknown, and no retry executes it again."""
-    full = _prepare(stand, device, register)
-    return await loss_told(stand, device, register, "read", "reg.read_effectful", {"register": full})
+    return await loss_told(stand, _asked(stand, device, register))
 
 
 async def held_when_unknown(stand: Stand, device: str, register: Register) -> str:
     """While its outcome is unknown the device takes no other effect."""
-    full = _prepare(stand, device, register)
+    asked = _asked(stand, device, register)
     if _judged(stand, device, register).closes_as_lost:
         raise NotApplicable("nobody has said what it does: its loss is told and closed, and nothing is held")
-    return await unknown_held(stand, device, register, "read", "reg.read_effectful", {"register": full})
+    return await unknown_held(stand, asked)
 
 
 async def settled(stand: Stand, device: str, register: Register) -> str:
     """What a rule settles is what the device has counted; else a person does."""
-    params = {"register": _prepare(stand, device, register)}
-    again = partial(_prepare, stand, device, register)
-    return await settled_truly(stand, device, register, "read", "reg.read_effectful", params, again)
+    return await settled_truly(stand, _asked(stand, device, register), partial(_prepare, stand, device, register))
 
 
 CLEAN: Final[Mapping[str, Guarantee]] = {"clean": clean}
 EFFECTFUL: Final[Mapping[str, Guarantee]] = {
     "refused_as_clean": refused_as_clean,
     "not_dumped": not_dumped,
+    "not_merged": not_merged,
     "not_polled": not_polled,
     "once": once,
+    "burst_once": burst_once,
     "other_request": other_request,
     "loss_told": told_when_lost,
     "unknown_held": held_when_unknown,
@@ -164,4 +164,6 @@ def guarantees_of(stand: Stand, device: str, register: Register) -> tuple[str, M
     if isinstance(judged, Refused):
         return "refused", {}
     words = "+".join(sorted(e.value for e in judged.effects))
-    return words, CLEAN if judged.clean else EFFECTFUL
+    if judged.clean:
+        return words, CLEAN
+    return words, {name: g for name, g in EFFECTFUL.items() if name != "burst_once" or ReadEffect.POP in judged.effects}

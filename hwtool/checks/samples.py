@@ -25,6 +25,10 @@ class Sample:
     params: dict[str, Any]
     other: dict[str, Any] | None
 
+    def place(self, part: Field | None) -> str:
+        """As a finding names it."""
+        return f"{self.device}.{self.register.name}" + ("" if part is None else f".{part.name}")
+
 
 def sample_of(name: str, device: Device, register: Register, part: Field | None, held: int) -> Sample | None:
     """A request that writes this field, or this register, with something new, if its contract allows one.
@@ -61,6 +65,13 @@ def sample_of(name: str, device: Device, register: Register, part: Field | None,
     params = {"register": full, "value": hex(one)}
     another = {"register": full, "value": hex(others[0])} if others else None
     return Sample(name, register, effect, "reg.write", params, another)
+
+
+def values_for(device: Device, register: Register, held: int) -> list[int]:
+    """Values that the contract lets be written to a whole register, those that it does not hold first."""
+    assumed = any(a.register == register.name for a in device.contract.assumes)
+    allowed = [v for v in _candidates(register, None) if not assumed and _allowed(device, register, v)]
+    return [v for v in allowed if v != held] or allowed
 
 
 def _allowed(device: Device, register: Register, value: int) -> bool:

@@ -89,9 +89,21 @@ class Stand(Rig):
         part, chip = self.device(device).spec.part, self.chip(device)
         return register if part is None or register in chip.contract.registers else f"{part}.{register}"
 
+    def taken_by(self, device: str, register: str) -> str:
+        """The register of the chip that a write of this one reaches, by whose name it is counted and kept."""
+        name, chip = self.named(device, register), self.chip(device)
+        there = chip.contract.registers.get(name)
+        return name if there is None else chip.taker(there)
+
     def executed(self, device: str, register: str, access: str) -> int:
         """How often the chip took part in an access to one of its registers."""
-        return self.chip(device).executed[self.named(device, register), access]
+        name = self.taken_by(device, register) if access == "write" else self.named(device, register)
+        return self.chip(device).executed[name, access]
+
+    def state(self, device: str) -> tuple[dict[str, int], dict[str, bytes]]:
+        """What the chip holds: in its registers, and in its memories."""
+        chip = self.chip(device)
+        return dict(chip.values), {name: bytes(memory.cells) for name, memory in chip.memories.items()}
 
     async def fresh(self, name: str) -> None:
         """The chip at power-on, as its contract assumes it; nothing planned, held or in doubt. No restart shows."""
@@ -140,7 +152,7 @@ class Stand(Rig):
 
     def charge(self, device: str, register: Register, part: Field | None, effect: WriteEffect, bits: int) -> None:
         """Have bits of a register hold what a write with this effect would change."""
-        chip, name = self.chip(device), self.named(device, register.name)
+        chip, name = self.chip(device), self.taken_by(device, register.name)
         bits &= register.mask if part is None else part.mask
         if effect in CLEARS:
             chip.values[name] |= bits
@@ -151,7 +163,7 @@ class Stand(Rig):
         """Something to take, where reading takes."""
         name, chip = self.named(device, register.name), self.chip(device)
         if name in chip.fifos:
-            chip.push(name, [1, 2, 3, 4])
+            chip.push(name, [0x31, 0x32, 0x33, 0x34])  # "1" to "4": a value may be a text
 
     async def lose(self, kind: FaultKind, device: str, method: str, /, **params: Any) -> None:
         """Plan a loss at the first access of a request, where its plan has it; what selects a bank is spared.

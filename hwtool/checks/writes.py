@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from hwtool.checks.asked import Asked, once_only, other_refused, unapproved_never
 from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
-from hwtool.checks.rig import AGENT, OPERATOR
+from hwtool.checks.rig import OPERATOR
 from hwtool.checks.samples import Sample
 from hwtool.checks.stand import CLEARS, ON_ZEROS, SETS, TOGGLES, UNSENT, NotApplicable, Stand, ensure
 from hwtool_contracts.effects import ReadEffect, WriteEffect
@@ -18,10 +19,21 @@ from hwtool_contracts.judge import Refused
 from hwtool_contracts.judge_write import WriteJudgement, judge_write
 from hwtool_contracts.model import Field
 
+FIRES: Final = frozenset(  # the chip counts these as set off
+    {
+        WriteEffect.PULSE,
+        WriteEffect.SELF_CLEARING,
+        WriteEffect.COMMAND,
+        WriteEffect.PUSH,
+        WriteEffect.ADVANCE,
+        WriteEffect.MODIFY,
+        WriteEffect.UNKNOWN,
+    }
+)
 Guarantee = Callable[[Stand, Sample, Field | None], Awaitable[str]]
 
 
-def _judged(stand: Stand, sample: Sample, part: Field | None) -> WriteJudgement | Refused:
+def judged_of(stand: Stand, sample: Sample, part: Field | None) -> WriteJudgement | Refused:
     """What the contract says of the sample."""
     contract = stand.device(sample.device).contract
     if "value" in sample.params:
@@ -34,7 +46,7 @@ def _judged(stand: Stand, sample: Sample, part: Field | None) -> WriteJudgement 
 
 def prepare(stand: Stand, sample: Sample, part: Field | None) -> None:
     """Open what a write needs open."""
-    judged = _judged(stand, sample, part)
+    judged = judged_of(stand, sample, part)
     if not isinstance(judged, Refused):
         stand.open_gates(sample.device, judged.gates, sample.register)
     stand.charge(sample.device, sample.register, part, sample.effect, _acting(sample, part))
@@ -54,7 +66,7 @@ def _acting(sample: Sample, part: Field | None) -> int:
 
 
 def _approval(stand: Stand, sample: Sample, part: Field | None) -> bool:
-    judged = _judged(stand, sample, part)
+    judged = judged_of(stand, sample, part)
     return not isinstance(judged, Refused) and bool(judged.approval)
 
 
@@ -69,11 +81,11 @@ def _wanted(sample: Sample, part: Field | None) -> int | None:
 
 async def done(stand: Stand, sample: Sample, part: Field | None) -> str:
     """A write is done, and the device holds what was asked for."""
-    before = stand.chip(sample.device).values[stand.named(sample.device, sample.register.name)]
+    before = stand.chip(sample.device).values[stand.taken_by(sample.device, sample.register.name)]
     with stand.counting(sample.device, sample.register.name, "write") as executed:
         told = await stand.done_undisturbed(sample.method, **sample.params, key=stand.key())
     ensure(executed[0] >= 1 or told.verdict == "satisfied", f"{told.verdict}, and nothing was executed")
-    held = stand.chip(sample.device).values[stand.named(sample.device, sample.register.name)]
+    held = stand.chip(sample.device).values[stand.taken_by(sample.device, sample.register.name)]
     wanted = _wanted(sample, part)
     now = held if part is None else part.taken(held)
     if wanted is not None and sample.register.write.commit_by is None:
@@ -88,47 +100,39 @@ async def done(stand: Stand, sample: Sample, part: Field | None) -> str:
     return f"{told.verdict}, {executed[0]} executed"
 
 
+def _asked(sample: Sample) -> Asked:
+    return Asked(sample.device, ((sample.register.name, "write"),), sample.method, sample.params)
+
+
 async def once(stand: Stand, sample: Sample, part: Field | None) -> str:
     """Three times under one key it is executed once."""
-    key = stand.key()
-    with stand.counting(sample.device, sample.register.name, "write") as executed:
-        first = await stand.done_undisturbed(sample.method, **sample.params, key=key)
-    with stand.counting(sample.device, sample.register.name, "write") as more:
-        again = [await stand.effect(sample.method, **sample.params, key=key) for _ in range(2)]
-    ensure(more[0] == 0, f"{executed[0]} executed at first, {more[0]} by the repeats")
-    ensure(all(r.replayed and r.verdict == first.verdict for r in again), "the repeats answer something else")
-    place = f"{sample.device}.{sample.register.name}" + ("" if part is None else f".{part.name}")
-    stand.remember(place, f"write {sample.effect.value}", sample.method, sample.params | {"key": key}, first)
-    return f"{executed[0]} executed, replayed twice"
+    first, executed, key = await once_only(stand, _asked(sample))
+    stand.remember(
+        sample.place(part), f"write {sample.effect.value}", sample.method, sample.params | {"key": key}, first
+    )
+    return f"{executed} executed, replayed twice"
 
 
 async def other_request(stand: Stand, sample: Sample, part: Field | None) -> str:
     """The same key with another value is refused, and nothing is sent."""
     if sample.other is None:
         raise NotApplicable("there is no other value that may be written")
-    key = stand.key()
-    await stand.done_undisturbed(sample.method, **sample.params, key=key)
-    with stand.counting(sample.device, sample.register.name, "write") as executed:
-        other = await stand.effect(sample.method, **sample.other, key=key)
-    code = (other.error or {}).get("code")
-    ensure(code == Code.KEY_CONFLICT and executed[0] == 0, f"{code}, {executed[0]} executed")
-    return f"{code}, 0 executed"
+    return await other_refused(stand, _asked(sample), sample.method, sample.other)
 
 
 async def told_when_lost(stand: Stand, sample: Sample, part: Field | None) -> str:
     """A lost reply is told as unknown, and no retry executes it again."""
-    return await loss_told(stand, sample.device, sample.register, "write", sample.method, sample.params)
+    return await loss_told(stand, _asked(sample))
 
 
 async def held_when_unknown(stand: Stand, sample: Sample, part: Field | None) -> str:
     """While its outcome is unknown the device takes no other effect."""
-    return await unknown_held(stand, sample.device, sample.register, "write", sample.method, sample.params)
+    return await unknown_held(stand, _asked(sample))
 
 
 async def settled(stand: Stand, sample: Sample, part: Field | None) -> str:
     """What a rule settles is what the device has counted; else a person does."""
-    again = partial(prepare, stand, sample, part)
-    return await settled_truly(stand, sample.device, sample.register, "write", sample.method, sample.params, again)
+    return await settled_truly(stand, _asked(sample), partial(prepare, stand, sample, part))
 
 
 async def stuck_seen(stand: Stand, sample: Sample, part: Field | None) -> str:
@@ -138,7 +142,7 @@ async def stuck_seen(stand: Stand, sample: Sample, part: Field | None) -> str:
         raise NotApplicable("what it holds cannot be read back" if wanted is not None else "no plain store")
     if register.write.commit_by is not None:
         raise NotApplicable(f"it takes effect with {register.write.commit_by}")
-    chip, name = stand.chip(sample.device), stand.named(sample.device, register.name)
+    chip, name = stand.chip(sample.device), stand.taken_by(sample.device, register.name)
     bits = register.mask if part is None else part.mask
     differs = (chip.values[name] ^ (wanted if part is None else part.placed(wanted))) & bits
     if not differs:
@@ -165,7 +169,7 @@ async def neighbours_kept(stand: Stand, sample: Sample, part: Field | None) -> s
     register, chip = sample.register, stand.chip(sample.device)
     if part.write.resets is not None:
         raise NotApplicable("it restarts the device")
-    name = stand.named(sample.device, register.name)
+    name = stand.taken_by(sample.device, register.name)
     others = {f.name: f for f in register.fields.values() if f.name != part.name and not f.mask & part.mask}
     assumed = {a.field for a in stand.device(sample.device).contract.assumes if a.register == register.name}
     charged = [f for f in others.values() if f.access.writable and f.reserved is None and f.name not in assumed]
@@ -180,26 +184,13 @@ async def neighbours_kept(stand: Stand, sample: Sample, part: Field | None) -> s
     after = chip.values[name]
     moved = [f.name for f in others.values() if f.taken(before) != f.taken(after)]
     ensure(not moved, f"{', '.join(moved)} changed with it")
-    own = part.write.effect in (WriteEffect.PULSE, WriteEffect.SELF_CLEARING, WriteEffect.COMMAND)
-    ensure(own or chip.pulses[name] == fired, "it set off what stands beside it")
+    ensure(part.write.effect in FIRES or chip.pulses[name] == fired, "it set off what stands beside it")
     return f"{len(others)} other fields as they were, {len(charged)} of them with something in them"
 
 
 async def approval_asked(stand: Stand, sample: Sample, part: Field | None) -> str:
     """An agent does not get it without an approval."""
-    key = stand.key()
-    with stand.counting(sample.device, sample.register.name, "write") as executed:
-        told = await stand.call(sample.method, AGENT, **sample.params, key=key)
-        if told.status != "pending_approval":
-            ensure(not told.ok or not _approval(stand, sample, part), "its contract asks for one, and nobody was asked")
-            raise NotApplicable("no approval is asked for it")
-        again = await stand.call(sample.method, AGENT, **sample.params, key=key)
-        denied = await stand.call("approval.deny", OPERATOR, approval=told.id, reason="safety check")
-        after = await stand.call(sample.method, AGENT, **sample.params, key=key)
-    ensure(again.status == "pending_approval", f"asked again it was {again.status}")
-    ensure(denied.ok and not after.ok, f"denied, then {after.status}")
-    ensure(executed[0] == 0, f"{executed[0]} executed without an approval")
-    return "asked twice and denied, 0 executed"
+    return await unapproved_never(stand, _asked(sample), _approval(stand, sample, part))
 
 
 async def secret_kept(stand: Stand, sample: Sample, part: Field | None) -> str:

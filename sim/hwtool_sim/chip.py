@@ -405,6 +405,13 @@ class Chip:
             return door, 2 * step if space.of_words else step
         raise NotThere(f"{self.contract.part}: nothing {'to read' if readable else 'to write'} at {at:#x}")
 
+    def taker(self, register: Register) -> str:
+        """The register that takes a write where this one stands: itself, or one that has an acting address there."""
+        for door in self._at.get((register.space, register.offset), []):
+            if door.register.access.writable and door.register.bank in (None, register.bank):
+                return register.name if door.acts is None else door.register.name
+        return register.name
+
     def _selected(self, bank: str) -> bool:
         return all(self.values[s.register] & s.mask == s.value for s in self.contract.banks[bank].select)
 

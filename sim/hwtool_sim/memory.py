@@ -12,11 +12,13 @@ class SimMemory:
 
     Attributes:
         cells: its bytes; erased ones are 0xFF.
+        stuck: bytes that stay as they are whatever is written.
     """
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.cells = bytearray([ERASED]) * memory.size_bytes
+        self.stuck: set[int] = set()
 
     def holds(self, at: int) -> bool:
         """Whether an offset of the device is in it."""
@@ -34,4 +36,6 @@ class SimMemory:
         page = self.memory.page_bytes or self.memory.size_bytes
         base = first - first % page
         for i, byte in enumerate(data):
-            self.cells[base + (first - base + i) % page] = byte
+            at_byte = base + (first - base + i) % page
+            if at_byte not in self.stuck:
+                self.cells[at_byte] = byte
