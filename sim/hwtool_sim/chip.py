@@ -16,7 +16,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from hwtool_contracts.effects import ACTS_ON_ONES, ACTS_ON_ZEROS, ReadEffect, WriteEffect
 from hwtool_contracts.model import Contract, Field, Persistence, Register, Space, WriteSpec
@@ -39,6 +39,22 @@ def _checked(register: Register, data: bytes) -> int:
         return from_bytes(register, data)
     except ValueError as error:
         raise NotThere(f"{register.name}: {error}") from error
+
+
+def _apart(value: Any) -> Any:
+    """A container of its own with the same in it; anything else as it is. The values of a dict are of one kind."""
+    match value:
+        case dict():
+            twin = value.copy()
+            if isinstance(next(iter(value.values()), None), dict | deque | list | SimMemory):
+                twin |= {key: _apart(inner) for key, inner in value.items()}
+            return twin
+        case deque() | list():
+            return value.copy()
+        case SimMemory():
+            return value.copied()
+        case _:
+            return value
 
 
 class NotThere(Exception):
@@ -139,8 +155,11 @@ class Chip:
 
     def copied(self) -> Chip:
         """Another one in the same state; what never changes is shared."""
-        shared = (self.contract, self._levels, self._at)
-        return copy.deepcopy(self, {id(s): s for s in shared})
+        twin = copy.copy(self)
+        for name, value in vars(self).items():
+            if name not in ("contract", "_levels", "_at"):
+                setattr(twin, name, _apart(value))
+        return twin
 
     def reset(self) -> None:
         """Power-on: reset values where the contract states them, else zero, then what its behaviour puts in.

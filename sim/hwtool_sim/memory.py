@@ -20,6 +20,13 @@ class SimMemory:
         self.cells = bytearray([ERASED]) * memory.size_bytes
         self.stuck: set[int] = set()
 
+    def copied(self) -> SimMemory:
+        """Another one that holds the same."""
+        twin = SimMemory(self.memory)
+        twin.cells[:] = self.cells
+        twin.stuck = set(self.stuck)
+        return twin
+
     def holds(self, at: int) -> bool:
         """Whether an offset of the device is in it."""
         return self.memory.offset <= at < self.memory.offset + self.memory.size_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 
 import pytest
@@ -447,3 +448,25 @@ def test_sdm120_when_only_the_second_word_is_written_then_the_first_stays() -> N
     chip.values["METER_ID"] = 0x11223344
     chip.write(HOLDING, 0x0015, b"\xaa\xbb")
     assert chip.values["METER_ID"] == 0x1122AABB
+
+
+def test_copy_of_a_chip_when_it_is_used_then_the_first_is_as_it_was() -> None:
+    fifo = reg("FIFO", 0, "read = { effects = ['pop'], provenance = 'generated' }", "ro")
+    memory = "[memories.EE]\noffset = 0x80\nsize_bytes = 4\naccess = 'rw'\n"
+    chip = Chip(toy(fifo, reg("A", 1), memory))
+    chip.push("FIFO", [1, 2])
+    chip.sent["A"] = [1]
+    twin = chip.copied()
+    before = copy.deepcopy({name: value for name, value in vars(chip).items() if not name.startswith("_")})
+    twin.write(Space.MEMORY, 1, b"\x05")
+    twin.write(Space.MEMORY, 0x80, b"\x05")
+    twin.read(Space.MEMORY, 0, 1)
+    twin.sent["A"].append(2)
+    twin.memories["EE"].stuck.add(0)
+    twin.stuck["A"] = (1, 0)
+    twin.pulses["A"] += 1
+    assert {k: v for k, v in vars(chip).items() if k in before and k != "memories"} == {
+        k: v for k, v in before.items() if k != "memories"
+    }
+    assert (bytes(chip.memories["EE"].cells), chip.memories["EE"].stuck) == (b"\xff" * 4, set())
+    assert (list(twin.fifos["FIFO"]), twin.values["A"], twin.memories["EE"].cells[0]) == ([2], 5, 5)
