@@ -73,6 +73,7 @@ CARE = "tests/store/test_care.py::"
 PAGED = "tests/hwtool/test_paged.py::test_page_when_"
 IN_OPERATION = "tests/hwtool/test_found_in_operation.py::"
 RELOCK = "tests/hwtool/test_relocking.py::"
+MISTAKE = "tests/hwtool/test_planted_mistakes.py::test_mistake_when_planted_then_its_place_and_the_reason_are_said"
 MODES = "tests/hwtool/test_modes.py::"
 PLANTED = (
     "tests/hwtool/test_planted_secrets.py::"
@@ -1460,6 +1461,62 @@ MUTANTS = [
         "if bank.at_once else [*select, *accesses]",
         "if True else [*select, *accesses]",
         "tests/hwtool/test_selected_at_once.py::test_banked_read_when_the_contract_does_not_say_so_then_selected_before"),
+    Mutant(
+        "a FIFO that is called harmless is said",
+        "contracts/hwtool_contracts/lint_reads.py",
+        "read.effects == {ReadEffect.NONE} and told:",
+        "read.effects == {ReadEffect.NONE} and not told:",
+        MISTAKE + "[a FIFO is declared none]",
+    ),
+    Mutant(
+        "what is burnt for good is a person's to allow",
+        "contracts/hwtool_contracts/lint_writes.py",
+        '    if hit is not None:\n        text = f"it says',
+        '    if hit is None:\n        text = f"it says',
+        MISTAKE + "[a serial number that is burnt once, and nobody is asked]",
+    ),
+    Mutant(
+        "a verification looks at what is written",
+        "contracts/hwtool_contracts/lint_writes.py",
+        "and not verify.mask & written:",
+        "and False:",
+        MISTAKE + "[a verification whose mask has none of the bits that are written]",
+    ),
+    Mutant(
+        "the latch comes first",
+        "contracts/hwtool_contracts/lint_tables.py",
+        "if name in at and at[name] < at.get(latch.name, len(at))]",
+        "if name in at and at[name] < at.get(latch.name, 0)]",
+        MISTAKE + "[two halves of one moment, without the one that freezes]",
+    ),
+    Mutant(
+        "a memory is looked at after its write cycle",
+        "contracts/hwtool_contracts/lint_tables.py",
+        "window_ms < memory.write_cycle_ms:",
+        "window_ms > memory.write_cycle_ms:",
+        MISTAKE + "[a memory is looked at before its write cycle is over]",
+    ),
+    Mutant(
+        "a register does not stand half in another",
+        "contracts/hwtool_contracts/lint_places.py",
+        "and not within and together:",
+        "and within and together:",
+        MISTAKE + "[a register is half in another]",
+    ),
+    Mutant(
+        "a rule of policy that is never asked is said",
+        "hwtool/policy_lint.py",
+        "    return pairs <= before\n",
+        "    return False\n",
+        MISTAKE + "[a rule that forbids, behind one that lets]",
+    ),
+    Mutant(
+        "a sole master beside another is said",
+        "hwtool/board_lint.py",
+        "    if shared and bus.sole_master:\n",
+        "    if False:\n",
+        MISTAKE + "[a sole master beside another one]",
+    ),
 ]  # fmt: skip
 
 

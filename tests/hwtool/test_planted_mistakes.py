@@ -7,6 +7,7 @@ too: `loads_well`). The last column is what the line must hold beside the place.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -367,6 +368,7 @@ MISTAKES: Final = {
         "has this unit",
     ),
 }
+LINTS: Final = sorted((Path(__file__).parents[2] / "contracts" / "hwtool_contracts").glob("lint_*.py"))
 ONLY_MODELS: Final = "was checked on no real part"  # true of the example, and no mistake
 
 
@@ -394,3 +396,12 @@ def test_mistake_when_planted_then_its_place_and_the_reason_are_said(tmp_path: P
     mistake = MISTAKES[what]
     told = board_lint(tmp_path, mistake)
     assert any(mistake.place in line and mistake.words in line for line in told), "\n".join(told) or "nothing is said"
+
+
+def test_rule_when_lint_has_it_then_a_mistake_is_planted_for_it(tmp_path: Path) -> None:
+    rules = {
+        rule for file in LINTS for rule in re.findall(r'Complaint\(\s*"([^"]+)"', file.read_text(encoding="utf-8"))
+    }
+    told = "\n".join(line for mistake in MISTAKES.values() for line in board_lint(tmp_path, mistake))
+    assert len(rules) > 20
+    assert [rule for rule in sorted(rules) if f": {rule}: " not in told] == []
