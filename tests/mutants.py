@@ -1499,8 +1499,8 @@ MUTANTS = [
     Mutant(
         "a register does not stand half in another",
         "contracts/hwtool_contracts/lint_places.py",
-        "and not within and together:",
-        "and within and together:",
+        "own.stop < theirs.stop and _both",
+        "own.stop > theirs.stop and _both",
         MISTAKE + "[a register is half in another]",
     ),
     Mutant(

@@ -46,15 +46,20 @@ def _two_effects(register: Register, others: list[Register]) -> Iterator[Complai
 
 
 def _half(contract: Contract, register: Register, others: list[Register]) -> Iterator[Complaint]:
-    """A register that stands half in another one: neither is a part of the other, so an offset or a width is wrong."""
+    """A register that stands half in another one: neither is a part of the other, so an offset or a width is wrong.
+
+    Where nobody has said what either does, nothing rests on it.
+    """
     own = cells(contract, register)
     for other in others:
         theirs = cells(contract, other)
-        both = max(own.start, theirs.start), min(own.stop, theirs.stop)
-        within = both in ((own.start, own.stop), (theirs.start, theirs.stop))
-        together = (register.access.readable and other.access.readable) or (
-            register.access.writable and other.access.writable
-        )
-        if own.start < theirs.start and both[0] < both[1] and not within and together:
+        if own.start < theirs.start < own.stop < theirs.stop and _both_said(register, other):
             text = f"it ends at {own.stop - 1:#04x}, in {other.name}, which begins at {theirs.start:#04x}"
             yield Complaint("half in another", register.name, text)
+
+
+def _both_said(one: Register, other: Register) -> bool:
+    """Whether both can be read, or both written, and somebody has said what that does."""
+    read = [r.access.readable and r.read.provenance.basis is not Basis.SILENT for r in (one, other)]
+    written = [r.access.writable and r.write.provenance.basis is not Basis.SILENT for r in (one, other)]
+    return all(read) or all(written)

@@ -51,10 +51,11 @@ class Run:
             register = contract.registers.get(step["register"])
             if register is None:
                 continue
-            if step["do"] in WAITS and isinstance(step["equals"], int):
+            equals = register.values.get(str(step.get("equals")), step.get("equals"))
+            if step["do"] in WAITS and isinstance(equals, int):
                 mask = step.get("mask", register.mask)
                 chip, name = self.stand.chip(self.device), self.stand.named(self.device, register.name)
-                chip.values[name] = chip.values[name] & ~mask | step["equals"] & mask
+                chip.values[name] = chip.values[name] & ~mask | equals & mask
             gates: tuple[str, ...] = ()
             if step["do"] in ("write", "update"):
                 write = judge_write(contract, register, 0)

@@ -46,6 +46,12 @@ def first_rule(text: str) -> tuple[str, str, str]:
     return BOARD, POLICY, f"{POLICY}[[policy]]\nwho = '*'\n{text}\n\n"
 
 
+def behind_a_mux(device: str) -> tuple[str, str, str]:
+    """A multiplexer, and a thermometer that its board has more to say of."""
+    mux = "[devices.mux]\ncontract = 'pca9546'\nbus = 'wires'\naddress = 0x70\nsafe_state = []\n"
+    return BOARD, POLICY, f"{mux}[devices.far]\ncontract = 'tmp102'\nbus = 'wires'\nmux = 'mux'\n{device}\n{POLICY}"
+
+
 def last_rule(text: str) -> tuple[str, str, str]:
     """A policy rule behind all others."""
     return BOARD, "rate_per_min = 6000\n", f"rate_per_min = 6000\n\n[[policy]]\nwho = '*'\n{text}\n"
@@ -257,6 +263,18 @@ MISTAKES: Final = {
     "an address of eight bits": Mistake(BOARD, "0x48", "0x90", "devices.air.address", "probably 0x48"),
     "two devices at one address": Mistake(
         BOARD, "address = 0x48", "address = 0x30", "devices.air.address", "devices.logger"
+    ),
+    "an address behind a multiplexer that another device has before it": Mistake(
+        *behind_a_mux("address = 0x48\nchannel = 1"), "devices.far.address", "devices.air may answer there too"
+    ),
+    "the address of the multiplexer behind it": Mistake(
+        *behind_a_mux("address = 0x70\nchannel = 1"), "devices.far.address", "tmp102 has no such address"
+    ),
+    "a channel that the multiplexer has not": Mistake(
+        *behind_a_mux("address = 0x49\nchannel = 4"), "devices.far.channel", "pca9546 has none of this number"
+    ),
+    "a channel without a multiplexer": Mistake(
+        BOARD, "address = 0x48", "address = 0x48\nchannel = 1", "devices.air.channel", "mux and channel go together"
     ),
     "a safe state that takes from a FIFO": Mistake(
         BOARD, '"GUARD", value = 1', '"FIFO", value = 1', "devices.logger.safe_state[1].register", "read_only"
