@@ -62,10 +62,11 @@ async def other_refused(stand: Stand, asked: Asked, method: str, other: dict[str
 
 async def unapproved_never(stand: Stand, asked: Asked, needed: bool) -> str:
     """An agent does not get it without an approval, where its contract (`needed`) or policy wants one."""
+    needed = needed or any(stand.policy_asks(asked.device, name, access) for name, access in asked.counts)
     key, before = stand.key(), asked.executed(stand)
     told = await stand.call(asked.method, AGENT, **asked.params, key=key)
     if told.status != "pending_approval":
-        ensure(not told.ok or not needed, "its contract asks for one, and nobody was asked")
+        ensure(not told.ok or not needed, "its contract or policy asks for one, and nobody was asked")
         raise NotApplicable("no approval is asked for it")
     again = await stand.call(asked.method, AGENT, **asked.params, key=key)
     denied = await stand.call("approval.deny", OPERATOR, approval=told.id, reason="safety check")

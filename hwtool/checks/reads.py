@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from hwtool.checks.asked import Asked, once_only, other_refused
+from hwtool.checks.asked import Asked, once_only, other_refused, unapproved_never
 from hwtool.checks.merging import burst_once, not_merged
 from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
 from hwtool.checks.rig import OPERATOR
+from hwtool.checks.secret import secret_of, stays_out
 from hwtool.checks.stand import NotApplicable, Stand, ensure
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.errors import Code
@@ -143,6 +144,25 @@ async def settled(stand: Stand, device: str, register: Register) -> str:
     return await settled_truly(stand, _asked(stand, device, register), partial(_prepare, stand, device, register))
 
 
+async def approval_asked(stand: Stand, device: str, register: Register) -> str:
+    """An agent does not get it without an approval, where policy wants one."""
+    return await unapproved_never(stand, _asked(stand, device, register), needed=False)
+
+
+async def secret_kept(stand: Stand, device: str, register: Register) -> str:
+    """The value that it brings stands in nothing that others read."""
+    secret, asked = secret_of(register), _asked(stand, device, register)
+    chip, name = stand.chip(device), stand.named(device, register.name)
+    if name in chip.fifos:
+        chip.fifos[name].clear()
+        chip.push(name, [secret])
+    else:
+        chip.values[name] = secret
+    told = await stand.done_undisturbed(asked.method, **asked.params, key=stand.key())
+    ensure(told.values is not None and int(told.values[0]["raw"], 0) == secret, "the caller was not told its value")
+    return await stays_out(stand, told, secret)
+
+
 CLEAN: Final[Mapping[str, Guarantee]] = {"clean": clean}
 EFFECTFUL: Final[Mapping[str, Guarantee]] = {
     "refused_as_clean": refused_as_clean,
@@ -155,6 +175,8 @@ EFFECTFUL: Final[Mapping[str, Guarantee]] = {
     "loss_told": told_when_lost,
     "unknown_held": held_when_unknown,
     "settled_truly": settled,
+    "approval_asked": approval_asked,
+    "secret_kept": secret_kept,
 }
 
 

@@ -12,6 +12,7 @@ from hwtool.checks.rig import AGENT, OPERATOR, Rig
 from hwtool.checks.simulated import OwnTime
 from hwtool.engine import Engine
 from hwtool.policy import Caller
+from hwtool.policy_table import Gate
 from hwtool_contracts.effects import WriteEffect
 from hwtool_contracts.errors import Code
 from hwtool_contracts.messages import Result
@@ -164,6 +165,13 @@ class Stand(Rig):
         name, chip = self.named(device, register.name), self.chip(device)
         if name in chip.fifos:
             chip.push(name, [0x31, 0x32, 0x33, 0x34])  # "1" to "4": a value may be a text
+
+    def policy_asks(self, device: str, register: str, access: str) -> bool:
+        """Whether the board's policy has an agent ask a person for an effect: the first rule that matches decides."""
+        for rule in self.engine.daemon.board.policy:
+            if rule.meant_for(AGENT.uid, AGENT.groups) and rule.about(device, register):
+                return (rule.effectful_read if access == "read" else rule.write) is Gate.APPROVAL
+        return False
 
     async def lose(self, kind: FaultKind, device: str, method: str, /, **params: Any) -> None:
         """Plan a loss at the first access of a request, where its plan has it; what selects a bank is spared.

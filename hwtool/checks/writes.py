@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from hwtool.checks.asked import Asked, once_only, other_refused, unapproved_never
 from hwtool.checks.outcomes import loss_told, settled_truly, unknown_held
-from hwtool.checks.rig import OPERATOR
 from hwtool.checks.samples import Sample
+from hwtool.checks.secret import secret_of, stays_out
 from hwtool.checks.stand import CLEARS, ON_ZEROS, SETS, TOGGLES, UNSENT, NotApplicable, Stand, ensure
 from hwtool_contracts.effects import ReadEffect, WriteEffect
 from hwtool_contracts.errors import Code
@@ -195,21 +193,10 @@ async def approval_asked(stand: Stand, sample: Sample, part: Field | None) -> st
 
 async def secret_kept(stand: Stand, sample: Sample, part: Field | None) -> str:
     """Its values stand in nothing that others read."""
-    register = sample.register
-    if not register.sensitive:
-        raise NotApplicable("nothing says that it is a secret")
-    secret = int("5a5aa5a53c3cc3c3"[: max(2, (register.width_bits + 3) // 4)], 16) & register.mask
-    if register.width_bits < 16:
-        raise NotApplicable("too few bits to be told from anything else")
-    params = {"register": f"{sample.device}.{register.name}", "value": hex(secret)}
+    secret = secret_of(sample.register)
+    params = {"register": f"{sample.device}.{sample.register.name}", "value": hex(secret)}
     told = await stand.done_undisturbed("reg.write", **params, key=stand.key())
-    journal = await stand.call("journal.read", OPERATOR, since=max(0, told.store["seq"] - 20) if told.store else 0)
-    entries = [msgspec.json.encode(entry).decode() for entry in journal.entries or []]
-    ensure(any(f"{told.id}" in entry for entry in entries), "the journal has no entry of it")
-    word = f"{secret:x}"
-    ensure(not any(word in entry for entry in entries), "its value stands in the journal")
-    ensure(word not in told.summary, "its value stands in the summary")
-    return "neither in the journal nor in the summary"
+    return await stays_out(stand, told, secret)
 
 
 GUARANTEES: Final[Mapping[str, Guarantee]] = {

@@ -25,6 +25,7 @@ from tests.hwtool.sabotage import (
     reads_anything,
     repeats,
     saying,
+    talks,
     tells_something_else,
     unlocks_everything,
     waves_through,
@@ -116,6 +117,23 @@ def test_board_when_nothing_is_wrong_then_groups_memories_and_sequences_keep_wha
 def test_sequence_when_its_chip_does_not_bring_what_it_waits_for_then_not_applicable(toys: Board) -> None:
     found = outcome(check_board(toys), "toy.WAITING", "done")
     assert (found.outcome, "it does not come to its end here" in found.told) == (Outcome.NOT_APPLICABLE, True)
+
+
+POLICY = "[[policy]]\nwho = '*'\nregister = '*'\neffectful_read = 'approval'\nwrite = 'approval'\n"
+
+
+def test_effects_when_policy_wants_an_approval_then_without_one_an_agent_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = reg("SECRET", 0, f"sensitive = true\nwidth_bits = 16\n{effect('clear')}", "ro")
+    board = toy_board(tmp_path, secret, reg("A", 2), mode="separate-user", device=POLICY)
+    report = check_board(board)
+    asked = {("toy.SECRET", "approval_asked"), ("toy.A", "approval_asked")}
+    assert of_outcome(report, Outcome.FAILED) == set()
+    assert asked | {("toy.SECRET", "secret_kept")} <= of_outcome(report, Outcome.HELD)
+    waves_through(monkeypatch)
+    talks(monkeypatch)
+    assert of_outcome(check_board(board), Outcome.FAILED) == asked | {("toy.SECRET", "secret_kept")}
 
 
 SABOTAGES: dict[str, tuple[Sabotage, set[tuple[str, str]]]] = {
