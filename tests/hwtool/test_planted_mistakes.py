@@ -268,7 +268,7 @@ MISTAKES: Final = {
         *behind_a_mux("address = 0x48\nchannel = 1"), "devices.far.address", "devices.air may answer there too"
     ),
     "the address of the multiplexer behind it": Mistake(
-        *behind_a_mux("address = 0x70\nchannel = 1"), "devices.far.address", "tmp102 has no such address"
+        *behind_a_mux("address = 0x70\nchannel = 1"), "devices.far.address", "devices.mux may answer there too"
     ),
     "a channel that the multiplexer has not": Mistake(
         *behind_a_mux("address = 0x49\nchannel = 4"), "devices.far.channel", "pca9546 has none of this number"
