@@ -53,6 +53,8 @@ def _apart(value: Any) -> Any:
             return value.copy()
         case SimMemory():
             return value.copied()
+        case Behaviour():
+            return copy.deepcopy(value)
         case _:
             return value
 

@@ -457,7 +457,9 @@ def test_copy_of_a_chip_when_it_is_used_then_the_first_is_as_it_was() -> None:
     chip.push("FIFO", [1, 2])
     chip.sent["A"] = [1]
     twin = chip.copied()
-    before = copy.deepcopy({name: value for name, value in vars(chip).items() if not name.startswith("_")})
+    assert twin.behaviour is not chip.behaviour  # it may remember something
+    shown = {name: value for name, value in vars(chip).items() if not name.startswith("_") and name != "behaviour"}
+    before = copy.deepcopy(shown)
     twin.write(Space.MEMORY, 1, b"\x05")
     twin.write(Space.MEMORY, 0x80, b"\x05")
     twin.read(Space.MEMORY, 0, 1)
