@@ -1,4 +1,4 @@
-"""What a simulator serves of a board: its simulated buses on one socket, its serial lines on ptys."""
+"""What a simulator serves of a board: simulated buses on one socket, serial lines on ptys, Modbus TCP on ports."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Served:
 
     Attributes:
         socket: of the simulated buses, and of the controls of all.
-        lines: paths of the buses that are serial lines.
+        lines: paths of the buses that are serial lines; host and port of Modbus TCP.
     """
 
     socket: str = ""
     buses: dict[str, dict[int, Contract]] = field(default_factory=dict)
-    lines: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, str | tuple[str, int]] = field(default_factory=dict)
 
 
 def places_of(board: Board) -> dict[str, tuple[str, int]]:
@@ -45,7 +45,7 @@ def served(board: Board, socket: str | None) -> Served:
             case "modbus-rtu":
                 found.lines[spec.name] = spec.path or ""
             case "modbus-tcp":
-                raise ValueError(f"bus {spec.name}: Modbus TCP is not served by the simulator yet; use kind = 'sim'")
+                found.lines[spec.name] = (spec.host or "", spec.port)
             case "i2c":
                 raise ValueError(f"bus {spec.name}: an i2c adapter of the kernel cannot be simulated; use kind = 'sim'")
             case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, assert_never, get_args
+from typing import Annotated, Any, Protocol, assert_never, get_args
 
 import msgspec
 
@@ -18,7 +18,33 @@ from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
 from hwtool_sim.faults import OF_TWO_WIRES, Fault
-from hwtool_sim.line import RtuLine
+
+
+class Transport(Protocol):
+    """A way to a bus that has bytes of its own: a serial line, a server. A bus without one is on the simulator's own.
+
+    Attributes:
+        path: where it is found, for people.
+    """
+
+    path: str
+
+    def open(self) -> None:
+        """Be there, and answer from now on.
+
+        Raises:
+            OSError: the place cannot be had.
+        """
+
+    def follow(self) -> None:
+        """The bus was plugged or unplugged: return when this has followed.
+
+        Raises:
+            OSError: the place cannot be had; the bus is unplugged again.
+        """
+
+    def close(self) -> None:
+        """Be gone."""
 
 
 @dataclass(slots=True)
@@ -27,13 +53,13 @@ class Bench:
 
     Attributes:
         buses: by name.
-        lines: the serial lines among them.
+        lines: those of them that are Modbus, on serial lines or TCP.
         lock: guards every chip, fault and counter of it.
         stopping: somebody has asked for the end.
     """
 
     buses: dict[str, SimBus]
-    lines: dict[str, RtuLine] = field(default_factory=dict)
+    lines: dict[str, Transport] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopping: bool = False
 
@@ -263,10 +289,10 @@ def plan_fault(bench: Bench, name: str, fault: Fault) -> None:
         ValueError: it cannot be had there.
     """
     if name in bench.lines and fault.kind in OF_TWO_WIRES:
-        told = f"bus {name} is a serial line, without a clock, and nothing is acknowledged there; use request_lost"
+        told = f"bus {name} is a line of Modbus, without a clock, and nothing is acknowledged there; use request_lost"
         raise ValueError(f"{fault.kind}: {told}")
     if name in bench.lines and fault.lasts_s:
-        raise ValueError(f"lasts_s: bus {name} is a serial line; plug it with a control")
+        raise ValueError(f"lasts_s: bus {name} is a line of Modbus; plug it with a control")
     bench.buses[name].plan(fault)
 
 

@@ -50,6 +50,7 @@ from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, from_ob
 from hwtool_sim.board import bus_of
 from hwtool_sim.control import Bench, carry_out, check_unit
 from hwtool_sim.line import RtuLine
+from hwtool_sim.tcp import TcpLine
 
 IDLE_S: Final = 60.0
 ASKS: Final = ("join", "transfer", "boot_evidence", "quiesce", "control")
@@ -165,11 +166,11 @@ class _Connection(socketserver.StreamRequestHandler):
             self.server.idle_since_s = time.monotonic()
 
 
-def bench_of(buses: Mapping[str, Mapping[int, Contract]], lines: Mapping[str, str]) -> Bench:
+def bench_of(buses: Mapping[str, Mapping[int, Contract]], lines: Mapping[str, str | tuple[str, int]]) -> Bench:
     """Simulated buses with a chip at each address; nothing is opened yet.
 
     Args:
-        lines: where the buses that are Modbus RTU lines are linked.
+        lines: where the buses that are Modbus RTU lines are linked, and where those of Modbus TCP listen.
 
     Raises:
         ValueError: a line is no bus, or a chip of it no Modbus device.
@@ -179,25 +180,25 @@ def bench_of(buses: Mapping[str, Mapping[int, Contract]], lines: Mapping[str, st
         bus = bench.buses[bench.name_of(name)]
         for address, chip in bus.chips.items():
             check_unit(name, address, chip)
-        bench.lines[name] = RtuLine(bus, path, bench.lock)
+        bench.lines[name] = RtuLine(bus, path, bench.lock) if isinstance(path, str) else TcpLine(bus, *path, bench.lock)
     return bench
 
 
 def serve(
     path: str,
     buses: Mapping[str, Mapping[int, Contract]],
-    lines: Mapping[str, str],
+    lines: Mapping[str, str | tuple[str, int]],
     *,
     idle_s: float | None = None,
     end_at: Iterable[signal.Signals] = (),
     prepare: Callable[[Bench], None] = lambda _: None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve chips until stopped: on a Unix socket, and the lines among the buses on ptys.
+    """Serve chips until stopped: on a Unix socket, the serial lines among the buses on ptys, Modbus TCP on ports.
 
     Args:
         path: the socket; mode 0600.
-        lines: name of a bus to the path of its link.
+        lines: name of a bus to the path of its link, or its host and port.
         idle_s: end when nobody has been connected for so long; None: never.
         end_at: signals that end it.
         prepare: called before anything is opened.

@@ -106,7 +106,7 @@ def test_script_when_a_bus_cannot_have_a_fault_then_nothing_is_planned(tmp_path:
     with pytest.raises(Faults) as caught:
         plan(read(tmp_path, text), bench)
     assert [str(f).partition(": ")[2][:9] for f in caught.value.faults] == ["faults[2]", "faults[3]"]
-    assert "bus line0 is a serial line" in str(caught.value)
+    assert "bus line0 is a line of Modbus" in str(caught.value)
     assert "bus: which one? there are i2c0, line0" in str(caught.value)
     assert [bus.faults for bus in bench.buses.values()] == [[], []]
 

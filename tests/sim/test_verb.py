@@ -15,10 +15,12 @@ import pytest
 from hwtool.config import parse_board
 from hwtool.simulator import served
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Confirmed, RegisterRead, as_object
+from hwtool_registers.bus import Ambiguous, Confirmed, RegisterRead, Rejected, as_object
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings
+from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
 from hwtool_sim.process import SimConnection
 from tests.running import RunningDaemon, RunningSimulator, command_line
+from tests.sim.test_tcp import free_port
 
 BOARD = """
 name = "bench"
@@ -154,8 +156,8 @@ def test_sim_when_a_line_is_unplugged_by_control_then_its_link_is_gone_until_it_
 
 
 LINE_REFUSALS: list[tuple[dict[str, Any], str]] = [
-    ({"control": "fault", "fault": {"kind": "nack", "address": 1}}, "nack: bus line0 is a serial line"),
-    ({"control": "fault", "fault": {"kind": "data_nack", "address": 1}}, "data_nack: bus line0 is a serial line"),
+    ({"control": "fault", "fault": {"kind": "nack", "address": 1}}, "nack: bus line0 is a line of Modbus"),
+    ({"control": "fault", "fault": {"kind": "data_nack", "address": 1}}, "data_nack: bus line0 is a line of Modbus"),
     ({"control": "swap", "address": 1, "contract": "tmp102"}, "tmp102 has no .access.modbus.; bus line0 is a Modbus"),
     ({"control": "move", "address": 1, "to": 248}, "248 is no Modbus unit"),
     ({"join": True}, "bus line0 is served at .*line0, not here"),
@@ -171,6 +173,27 @@ def test_sim_when_a_line_cannot_have_it_then_refused_with_the_reason(folder: Pat
         ask(folder, control="move", bus="line0", address=1, to=2)
         ask(folder, control="swap", bus="line0", address=2, same=True)
         assert list(ask(folder, control="counts", bus="line0")["counts"]) == ["0x02"]
+
+
+def test_sim_when_a_bus_is_modbus_tcp_then_served_on_its_port_and_unplugged_by_control(folder: Path) -> None:
+    port = free_port()
+    serial = f'kind = "modbus-rtu"\npath = "{folder}/line0"\nbaud = 115200'
+    server = f'kind = "modbus-tcp"\nhost = "127.0.0.1"\nport = {port}'
+    text = BOARD.format(folder=folder).replace(serial, server)
+    (folder / "tcp.toml").write_text(text)
+    with RunningSimulator(folder / "tcp.toml"):
+        master = ModbusTcp(TcpSettings("127.0.0.1", port, 5000))
+        assert isinstance(master.perform(VOLTAGE), Confirmed)
+        ask(folder, control="unplug", bus="line0")
+        assert isinstance(master.perform(VOLTAGE), Ambiguous | Rejected)
+        assert getattr(master.perform(VOLTAGE), "proof", None) == "port-not-opened"
+        ask(folder, control="plug", bus="line0")
+        assert isinstance(master.perform(VOLTAGE), Confirmed)
+        assert counts(folder, "line0", "0x01") == {"VOLTAGE.read": 2}
+        master.close()
+    other = (folder / "tcp.toml").read_text().replace("127.0.0.1", "192.0.2.1")
+    (folder / "tcp.toml").write_text(other)
+    assert "no loopback address" in refused(folder, "--board", str(folder / "tcp.toml"))
 
 
 def refused(folder: Path, *words: str) -> str:
@@ -256,5 +279,5 @@ def test_sim_when_its_script_cannot_be_used_then_exit_2_and_everything_is_told(f
     script.write_text("[[faults]]\ndevice = 'meter'\nkind = 'nack'\n[[faults]]\ndevice = 'gpio'\nkind = 'swap'\n")
     assert "faults[1]: swap needs contract, or same = true" in refused(folder, *words)
     script.write_text("[[faults]]\ndevice = 'meter'\nkind = 'nack'\n")
-    assert "faults[0]: nack: bus line0 is a serial line" in refused(folder, *words)
+    assert "faults[0]: nack: bus line0 is a line of Modbus" in refused(folder, *words)
     assert not (folder / "line0").is_symlink()
