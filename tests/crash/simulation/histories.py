@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from hwtool import engine as engine_module
 from hwtool.engine import Engine
 from hwtool_contracts.messages import Result
 from hwtool_store import operations
@@ -27,7 +26,7 @@ from tests.crash.life import Told, spread
 from tests.crash.simulation import oracle
 from tests.crash.simulation.requests import Asked, board, drawn, furnish
 from tests.crash.simulation.scheduler import Crashed, Scheduler
-from tests.crash.simulation.world import DECADE_NS, Chances, ModelStore, World, WorldClock, make_bus
+from tests.crash.simulation.world import DECADE_NS, Chances, World, WorldClock, host_of
 from tests.hwtool.conftest import OPERATOR
 
 JOBS: Final = 2
@@ -78,17 +77,14 @@ class History:
         world = self.world
         world.loop = Scheduler(world.draw, world.now_s() + 1.0, crash_at)
         self.lives += 1
-        real = vars(engine_module)["open_store"], vars(engine_module)["make_bus"]
-        vars(engine_module)["open_store"] = lambda directory, start, allow_unsafe: ModelStore(world, start)
-        vars(engine_module)["make_bus"] = make_bus(world)
         try:
-            world.loop.run_until_complete(self._whole(life))
+            with host_of(world):
+                world.loop.run_until_complete(self._whole(life))
         except Crashed:
             self.counts["crashes"] += 1
         except StoreFatal:
             self.counts["starts that the disk failed"] += 1
         finally:
-            vars(engine_module)["open_store"], vars(engine_module)["make_bus"] = real
             self.counts["steps"] += world.loop.steps
             world.loop.bury()
             world.loop.close()

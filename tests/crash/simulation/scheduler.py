@@ -34,14 +34,16 @@ class Scheduler(asyncio.BaseEventLoop):
     Args:
         draw: where every delay comes from.
         now_s: when this life begins.
-        crash_at: the step before which it ends; None: it lives to its end.
+
+    Attributes:
+        crash_at: the step before which this life ends; None: it lives to its end.
     """
 
     def __init__(self, draw: random.Random, now_s: float, crash_at: int | None) -> None:
         super().__init__()
         self._draw = draw
         self._now_s = now_s
-        self._crash_at = crash_at
+        self.crash_at = crash_at
         self.steps = 0
         self.dead = False
         self.set_exception_handler(lambda *_: None)  # what is cut off by a crash has nothing to say
@@ -98,7 +100,7 @@ class Scheduler(asyncio.BaseEventLoop):
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             raise Stuck("nothing is left to happen")
         for _ in range(len(ready)):
-            if self.steps == self._crash_at:
+            if self.steps == self.crash_at:
                 raise Crashed
             if self.steps > MOST_STEPS:
                 raise Stuck(f"{MOST_STEPS} steps and no end")

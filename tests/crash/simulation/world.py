@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from hwtool import engine as engine_module
 from hwtool.clock import Clock
-from hwtool.config import Board, BusSpec
 from hwtool_registers.bus import Confirmed, Message, RegisterRead, RegisterWrite, Transfer
 from hwtool_sim.bus import SimBus, Taken
 from hwtool_sim.chip import Chip
@@ -258,6 +259,13 @@ class ModelStore(Store):
         """A clean end is a crash that nobody minds."""
 
 
-def make_bus(world: World) -> Callable[[BusSpec, Board, Path], RandomBus]:
-    """What stands in the engine's place of a bus: the one that outlives it."""
-    return lambda spec, board, directory: world.buses[spec.name]
+@contextmanager
+def host_of(world: World) -> Iterator[None]:
+    """Within: an engine that starts finds the disk and the buses of this world."""
+    real = vars(engine_module)["open_store"], vars(engine_module)["make_bus"]
+    vars(engine_module)["open_store"] = lambda directory, start, allow_unsafe: ModelStore(world, start)
+    vars(engine_module)["make_bus"] = lambda spec, board, directory: world.buses[spec.name]
+    try:
+        yield
+    finally:
+        vars(engine_module)["open_store"], vars(engine_module)["make_bus"] = real
