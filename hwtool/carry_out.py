@@ -13,7 +13,7 @@ from typing import Any, Final
 from hwtool.clock import Clock
 from hwtool.dispatch import Dispatched, Intent, dispatch, dispatch_safe_state, nothing_between
 from hwtool.journal import REDACTED
-from hwtool.outcome import Seen, Target, Verdict, conclude, is_plain, write_seen
+from hwtool.outcome import Seen, Target, Verdict, conclude, is_conclusive, is_plain, write_seen
 from hwtool.prepare import Prepared, check_read_gates
 from hwtool.restarts import restart_between
 from hwtool.results import Effects, brief, errata, failed, shown_value
@@ -389,7 +389,7 @@ async def _watch(
         seen = write_seen(prepared.targets, prepared.before, now)
         watched = [t for t in prepared.targets if not t.confirms]  # what was consumed to show it says no more
         rest_s = deadline_s - clock.monotonic_s()
-        if write_seen(watched, prepared.before, now) in ("applied", "satisfied") or rest_s <= 0:
+        if is_conclusive(watched, prepared.before, now) or rest_s <= 0:
             return seen, now
         if overtaken():
             raise Overtaken

@@ -48,6 +48,7 @@ class Target(msgspec.Struct, frozen=True):
         tolerance: how far from `wanted` the strong bits may be.
         confirms: reading `observe` consumes: the dispatch reads it as its end, and nobody reads it before or after.
         write_only: the register itself cannot be read: what it set off before a restart shows nowhere.
+        unseen: the write acts on bits that `observe` does not show: that the others are as they were is not all of it.
     """
 
     register: str
@@ -65,6 +66,7 @@ class Target(msgspec.Struct, frozen=True):
     tolerance: int = 0
     confirms: bool = False
     write_only: bool = False
+    unseen: bool = False
 
 
 class ReadRule(msgspec.Struct, frozen=True):
@@ -202,8 +204,14 @@ def combine(parts: Sequence[Seen]) -> Seen:
 def write_seen(
     targets: Sequence[Target], before: Mapping[str, int], now: Mapping[str, int], later: bool = False
 ) -> Seen:
-    """What the observables say of a whole write."""
-    return combine([target_seen(t, before, now, later) for t in targets])
+    """What the observables say of a whole write: that what shows is as it was says nothing of what does not show."""
+    seen = combine([target_seen(t, before, now, later) for t in targets])
+    return "open" if seen == "satisfied" and any(t.unseen for t in targets) else seen
+
+
+def is_conclusive(targets: Sequence[Target], before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether everything that shows is as it was asked for: to look longer would tell no more."""
+    return combine([target_seen(t, before, now) for t in targets]) in ("applied", "satisfied")
 
 
 def is_plain(targets: Sequence[Target]) -> bool:

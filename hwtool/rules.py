@@ -16,7 +16,7 @@ from hwtool.outcome import ReadRule, SignalRule, Target
 from hwtool.resolve import Change
 from hwtool_contracts.effects import SET_LIKE, ReadEffect, Reconcile, WriteEffect
 from hwtool_contracts.errors import Code, DomainError
-from hwtool_contracts.expect import expectation
+from hwtool_contracts.expect import acting_bits, expectation
 from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.memories import is_range
 from hwtool_contracts.model import Field, Persistence, Register, Signal
@@ -101,6 +101,7 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
     confirming = confirming_register(change, device)
     observed = observed_register(change, device) if confirming is None else confirming
     verify_mask = change.judged.verify.mask
+    unseen = False
     if confirming is not None:
         # hardware sets what is consumed: the contract says that it shows the write all the same
         strong = verify_mask if verify_mask is not None else register.mask & confirming.mask
@@ -121,6 +122,8 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
             limit &= (value & register.write_mask) >> (register.width_bits // 2)  # the half says what is written
         strong, weak, toggles = expected.strong & limit, expected.weak & limit, expected.toggles & limit
         wanted = expected.value & strong
+        meant = acting_bits(register, value) & (register.mask if change.mask is None else change.mask)
+        unseen = bool(meant & ~(strong | weak | toggles))
     reset, reset_known = _reset_of(observed if observed is not None else register)
     if _stored_elsewhere(change):
         # hardware may move set, clear and lock bits: their read-back proves, but a reset is not told from it
@@ -143,6 +146,7 @@ def target_of(change: Change, value: int, before: Mapping[str, int], device: Dev
         tolerance=change.judged.verify.tolerance,
         confirms=confirming is not None,
         write_only=not register.access.readable,
+        unseen=unseen,
     )
 
 

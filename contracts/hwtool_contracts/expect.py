@@ -25,6 +25,22 @@ class Expectation:
     toggles: int
 
 
+def acting_bits(register: Register, value: int) -> int:
+    """The bits on which a write of `value` acts, whether a read shows that or not."""
+    acting = covered = 0
+    for field in register.fields.values():
+        covered |= field.mask
+        if field.access.writable and field.reserved is None:
+            acting |= _acting(field.write.effect, value, field.mask)
+    return acting | _acting(register.write.effect, value, register.mask & ~covered)
+
+
+def _acting(effect: WriteEffect, value: int, mask: int) -> int:
+    if effect in ACTS_ON_ONES or effect is WriteEffect.LOCK:
+        return mask & value
+    return mask & ~value if effect in ACTS_ON_ZEROS else mask
+
+
 def expectation(register: Register, value: int, prior: int | None) -> Expectation:
     """What a clean read of the register shows after `value` was written over `prior` (None: not known)."""
     expected = strong = weak = toggles = 0
