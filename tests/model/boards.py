@@ -78,7 +78,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Place:
-    """One register, as its contract has been drawn."""
+    """One register, as its contract has been drawn.
+
+    Attributes:
+        asks: whatever is written to it, a person must agree.
+    """
 
     device: str
     name: str
@@ -196,10 +200,13 @@ def _places(draw: st.DrawFn, device: str) -> list[Place]:
 def _place(draw: st.DrawFn, device: str, name: str, offset: int, names: list[str]) -> Place:
     """One register: half of its reads are clean, since a read-back and a rule need that."""
     bits, access = draw(WIDTHS)
-    reads = draw(READS) if access != "wo" else frozenset({"none"})
-    write = draw(WRITES)
+    plain = fielded = draw(SELDOM)
+    if fielded:  # it has fields, and mostly nothing in the way of updating one of them
+        access, plain = "rw", not draw(SELDOM)
+    reads = draw(READS) if access != "wo" and not plain else frozenset({"none"})
+    write = draw(WRITES) if not plain else "store"
     lines = [f"[registers.{name}]", f"offset = {offset}", f"access = '{access}'", f"width_bits = {bits}"]
-    more = draw(MORE_OF_REGISTER)
+    more = draw(MORE_OF_REGISTER) if not plain else ""
     lasting = "nonvolatile" in more
     if more and (access != "ro" or not lasting):
         lines.append(more)
@@ -214,7 +221,7 @@ def _place(draw: st.DrawFn, device: str, name: str, offset: int, names: list[str
         lines.append(text)
         asks = asks or approval
     parts: list[Part] = []
-    if access == "rw" and draw(SELDOM):
+    if fielded:
         parts, told = _parts(draw, bits, seen_back)
         lines += told
     text = "\n".join(lines).replace("@", name) + "\n"
@@ -235,7 +242,7 @@ def _read(draw: st.DrawFn, reads: frozenset[str], names: list[str]) -> str:
 
 
 def _write(draw: st.DrawFn, effect: str, seen_back: bool, part: bool = False) -> tuple[str, bool]:
-    """The `write` table, and whether a person must agree: some effects always ask."""
+    """The `write` table, and whether it wants a person to agree."""
     way = draw(WAYS)
     if "read_back" in way and not (seen_back and effect in SEEN_BACK):
         way = ""
@@ -243,7 +250,7 @@ def _write(draw: st.DrawFn, effect: str, seen_back: bool, part: bool = False) ->
         way = ""
     asks = draw(SELDOM)
     rest = f"provenance = 'asserted'{way}" + (", approval = 'required'" if asks else "")
-    return f"write = {{ effect = '{effect}', {rest} }}", asks or effect == "lock"
+    return f"write = {{ effect = '{effect}', {rest} }}", asks
 
 
 def _parts(draw: st.DrawFn, bits: int, seen_back: bool) -> tuple[list[Part], list[str]]:
@@ -251,10 +258,10 @@ def _parts(draw: st.DrawFn, bits: int, seen_back: bool) -> tuple[list[Part], lis
     parts, lines, lsb = [], [], 0
     for n in range(2 + draw(EITHER)):
         width = 1 + draw(BYTES) % (bits // 4)
-        effect = draw(WRITES)
+        effect = draw(WRITES) if draw(SELDOM) else "store"  # beside others a field can seldom be updated alone
         text, asks = _write(draw, effect, seen_back, part=True)
-        volatile = ", volatile = true" if draw(SELDOM) else ""
+        volatile = ", volatile = true" if draw(BYTES) % 8 == 7 else ""
         lines.append(f"fields.F{n} = {{ bits = '{lsb + width - 1}:{lsb}', {text}{volatile} }}")
-        parts.append(Part(f"F{n}", ((1 << width) - 1) << lsb, lsb, effect, asks))
+        parts.append(Part(f"F{n}", ((1 << width) - 1) << lsb, lsb, effect, asks or effect == "lock"))
         lsb += width
     return parts, lines

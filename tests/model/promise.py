@@ -138,9 +138,9 @@ class Promise:
         if did.access != "write" or not did.whole:  # a frame that broke off is no write of the whole
             return []
         wrong, others = (did.raw ^ request.value) & request.mask, whole & ~request.mask & ~did.kept
-        found = [f"{did} wrote {did.raw:#x}, asked for {request.value:#x} in {request.mask:#x}"] if wrong else []
+        found = [f"{op.key}: {did}, asked for {request.value:#x} in {request.mask:#x}"] if wrong else []
         told = not op.shaken and request.device not in self.written_by_others
-        return found + ([f"{did} changed {others:#x}, asked for {request.mask:#x}"] if others and told else [])
+        return found + ([f"{op.key}: {did} changed {others:#x} besides"] if others and told else [])
 
     def in_order(self, ops: list[Op], did: list[Did]) -> list[str]:
         """Of two requests at once at one device: after one whose outcome is unknown, the other does not act."""

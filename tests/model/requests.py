@@ -33,7 +33,7 @@ def request_of(drawn: Drawn, data: st.DataObject) -> Request:
     if place.parts and number % 4:
         return _update(place, place.parts[number % len(place.parts)], value)
     if place.writable and (place.clean or number % 2):
-        asks = place.asks or any(_means(part, value) for part in place.parts)
+        asks = place.asks or place.write == "lock" or any(_means(part, value) for part in place.parts)
         params = {"register": f"{place.device}.{place.name}", "value": value}
         return Request("reg.write", params, place.at, Counter({(place.name, "write"): 1}), WHOLE, value, asks)
     count = {"count": 2 + number % 4} if "pop" in place.reads and number % 3 else {}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 import pytest
 
-from hwtool import keyed, recovery
+from hwtool import keyed, recovery, resolve
 from hwtool.answers import answer_of_row
 from hwtool.devices import Device
 from hwtool.engine import Engine
@@ -20,6 +21,8 @@ from hwtool.keyed import KeyedOperations
 from hwtool.policy import Caller
 from hwtool.state import Daemon
 from hwtool_contracts.effects import READ_POLICY, ReadEffect
+from hwtool_contracts.judge import Refused
+from hwtool_contracts.judge_write import UpdateJudgement, judge_update
 from hwtool_contracts.messages import Result
 from hwtool_registers.bus import from_object
 from hwtool_store import operations
@@ -79,6 +82,16 @@ def _asks_nobody(patch: Patch) -> None:
         return ()
 
     patch.setattr(keyed, "approval_of", nobody)
+
+
+def _forgets_neighbours(patch: Patch) -> None:
+    """A field update writes zeros into the fields that it should leave alone."""
+
+    def judged(*asked: Any) -> UpdateJudgement | Refused:
+        found = judge_update(*asked)
+        return replace(found, from_current=0) if isinstance(found, UpdateJudgement) else found
+
+    patch.setattr(resolve, "judge_update", judged)
 
 
 def _reads_along(patch: Patch) -> None:
@@ -149,6 +162,7 @@ SABOTAGES: Final[dict[str, Callable[[Patch], None]]] = {
     "an unknown outcome holds nothing": _clears_holds,
     "a start forgets what holds a device": _forgets_after_a_start,
     "nobody is asked": _asks_nobody,
+    "a field update forgets its neighbours": _forgets_neighbours,
     "a clean read takes others along": _reads_along,
     "a replay has other values": _answers_otherwise,
     "a start does it again": _does_it_again,
