@@ -326,6 +326,7 @@ class BusWorker:
     async def _drained(self) -> None:
         """Drain the line, within bounds; a drain that does not return leaves the bus wedged until it does."""
         call = asyncio.get_running_loop().run_in_executor(self._thread, self.bus.quiesce, self._until_s)
+        call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # also when nobody waits any more
         limit_s = (self.spec.reply_lifetime_ms + self.spec.transfer_limit_ms) / 1000
         done, _ = await asyncio.wait({call}, timeout=limit_s)
         if not done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -102,6 +103,33 @@ def refused(worker: BusWorker) -> DomainError:
         worker.check()
     assert raised.value.code is Code.UNAVAILABLE
     return raised.value
+
+
+def test_close_when_a_drain_is_under_way_and_fails_then_that_is_no_news() -> None:
+    async def life() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        begun, gate = threading.Event(), threading.Event()
+
+        class Failing(ScriptedBus):
+            def quiesce(self, until_s: float) -> None:
+                begun.set()
+                assert gate.wait(10)
+                raise OSError("gone")
+
+        worker = BusWorker(spec(), Failing(Ambiguous(Sent.REPLY, "no reply")), FakeClock())
+        await worker.send_once(WRITE)
+        await asyncio.to_thread(begun.wait, 10)
+        closing = asyncio.ensure_future(worker.close())
+        await asyncio.sleep(0)
+        gate.set()
+        await closing
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gc.collect()
+        assert told == []
+
+    run(life)
 
 
 def test_transfer_when_answered_then_counted_and_handed_on_as_it_is() -> None:
