@@ -252,7 +252,13 @@ def _step(number: int, table: Table) -> Step:
         ),
     )
     seen = step.seen
-    named = {"control": step.control, "holds": seen.holds, "fifos": seen.fifos, "executed": seen.executed}
+    named = {
+        "control": step.control,
+        "fault": step.fault,
+        "holds": seen.holds,
+        "fifos": seen.fifos,
+        "executed": seen.executed,
+    }
     for key, value in named.items():
         if value is not None and not isinstance(value, dict):
             table.fault(key, "wrong type", repr(value), "a table")

@@ -149,6 +149,7 @@ BROKEN = [
     ("method", "[[steps]]\ncall = 'reg.wriet'\nexpect = { ok = true }\n", "", "no such method; found reg.wriet"),
     ("who", f"{STEP}as = 'root'\nexpect = {{ ok = true }}\n", "", "not in the vocabulary"),
     ("table", f"{STEP}holds = 3\n", "", "steps[0].holds: wrong type"),
+    ("no fault", f"[[steps]]\nfault = [3]\n{STEP}expect = {{ ok = true }}\n", "", "steps[0].fault: wrong type"),
     ("params", "[[steps]]\ncall = 'reg.read'\nparams = 3\nexpect = { ok = true }\n", "", "steps[0].params: wrong type"),
     ("schema", f"{STEP}expect = {{ ok = true }}\n", "colour = 1\n", "colour: unknown key"),
     ("fault", f"{STEP}expect = {{ ok = true }}\n", "[[faults]]\ndevice = 'tyo'\nkind = 'nack'\n", "there is no 'tyo'"),
