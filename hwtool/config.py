@@ -397,7 +397,9 @@ def _device(
     if bus is None or contract is None or contract_name is None or address is None:
         return None
     modbus, i2c = contract.access.modbus, contract.access.i2c
-    facts = {"modbus-rtu": modbus, "modbus-tcp": modbus, "i2c": i2c, "sim": contract.access}[bus.kind]
+    facts = {"modbus-rtu": modbus, "modbus-tcp": modbus, "i2c": i2c, "sim": contract.access}.get(
+        bus.kind, contract.access
+    )
     if facts is None:
         table_of = "[access.i2c]" if bus.kind == "i2c" else "[access.modbus]"
         table.fault("bus", f"contract {contract.part} has no {table_of}", bus.name, "a bus the chip can sit on")

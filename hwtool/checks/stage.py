@@ -102,13 +102,13 @@ class Stage:
         chips = {d.place: d.chip for d in self.board.devices.values() if d.bus == spec.name}
         return bus_of(chips, sleep=self.time.advance, clock=self.time.monotonic_s)
 
-    def chip(self, device: str) -> Chip:
+    def chip(self, device: object) -> Chip:
         """The chip of a device as it is now.
 
         Raises:
             Wrong: there is no such device.
         """
-        if device not in self.places:
+        if not isinstance(device, str) or device not in self.places:
             raise Wrong(f"there is no device {device!r}; there are " + ", ".join(self.places))
         bus, place = self.places[device]
         return self.bench.buses[bus].chips[place]

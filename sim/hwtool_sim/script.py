@@ -95,7 +95,7 @@ def planned(entry: Mapping[str, Any], devices: Places) -> tuple[str | None, Faul
     parts = dict(entry)
     bus, device = parts.pop("bus", None), parts.pop("device", None)
     if device is not None:
-        if device not in devices:
+        if not isinstance(device, str) or device not in devices:
             raise ValueError(f"device: there is no {device!r}; there are " + (", ".join(devices) or "none to be named"))
         if "address" in parts:
             raise ValueError("a fault has a device or an address, not both")

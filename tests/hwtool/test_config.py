@@ -192,6 +192,16 @@ BROKEN: list[tuple[str, str, str]] = [
     ("unknown kind", NAME + '[buses.b]\nkind = "modbus"\n', "buses.b.kind: unknown bus kind; found modbus"),
     ("bus name", NAME + SIM.replace("buses.b", 'buses."B 1"'), "buses.B 1: not a name; found B 1"),
     ("long bus name", NAME + SIM.replace("buses.b", "buses." + "b" * 64), "not a name"),
+    (
+        "unknown kind with a device on it",
+        NAME + '[buses.b]\nkind = "modbus"\n[devices.d]\ncontract = "sdm120"\nbus = "b"\naddress = 1\n',
+        "buses.b.kind: unknown bus kind; found modbus",
+    ),
+    (
+        "kind of a later version with a device on it",
+        NAME + '[buses.b]\nkind = "spi"\n[devices.d]\ncontract = "sdm120"\nbus = \'b\'\naddress = 1\n',
+        "buses.b.kind: bus kind not supported by this version",
+    ),
     ("no path", NAME + '[buses.b]\nkind = "modbus-rtu"\n', "buses.b.path: key is missing.*by-id"),
     ("parity", NAME + RTU + 'parity = "mark"\n', "buses.b.parity: not in the vocabulary; found 'mark'"),
     ("baud", NAME + RTU + "baud = 299\n", "buses.b.baud: out of range.*300 to 4000000"),
