@@ -156,7 +156,7 @@ CASES: Final = (
          "the digest is compared (a key at work)"),
     Case("HC-059", "store", "a key that is stuck behind a crash", ("killed_in_between",),
          ("tests/crash/test_matrix.py::test_daemon_when_killed_at_every_label_then_nothing_runs_twice_and_every_answer_holds",),
-         "T1 is durable before the dispatch"),
+         guarded("every start says what became of what was under way", "hwtool/engine.py", "            await engine._recover()\n", "            pass\n")),
     Case("HC-061", "store", "a replay of what is no longer true", ("settled_and_replayed",), (),
          guarded("a settlement is the answer of its key", "hwtool/recovery.py", "    response = to_row(daemon.dressed(ended.result, device))\n", "    response = row.response or {}\n")),
     Case("HC-062", "agent", "a call that a library sends again", ("call_sent_again",),
