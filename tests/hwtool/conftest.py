@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -218,15 +217,15 @@ class Lab:
 
 def deaf(lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A chip that acknowledges writes to a register and does not take them."""
-    real = Chip._write_register
+    real = Chip.write_register
 
-    def write(chip: Chip, register: Register, raw: int, touched: int, counted: Counter[tuple[str, str]]) -> None:
+    def write(chip: Chip, register: Register, raw: int, mask: int | None = None, *, foreign: bool = False) -> None:
         if register.name == name:
-            counted[name, "write"] += 1
+            (chip.foreign if foreign else chip.executed)[name, "write"] += 1
         else:
-            real(chip, register, raw, touched, counted)
+            real(chip, register, raw, mask, foreign=foreign)
 
-    monkeypatch.setattr(Chip, "_write_register", write)
+    monkeypatch.setattr(Chip, "write_register", write)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -48,18 +48,20 @@ class WatchedChip(Chip):
         sent = sum(len(s) for s in self.sent.values())
         return tuple(self.values.values()), fifos, sent, sum(self.pulses.values()), self.nonce
 
-    def _read_register(self, register: Register) -> int:
+    def read_register(self, register: Register) -> int:
+        """As the chip, and told."""
         before, held = self.state(), self.values[register.name]
-        raw = super()._read_register(register)
+        raw = super().read_register(register)
         kept = ~(held ^ self.values[register.name])
         self._tell(Did(self._device, register.name, "read", raw, True, before != self.state(), kept))
         return raw
 
-    def _write_register(self, register: Register, raw: int, touched: int, counted: Counter[tuple[str, str]]) -> None:
+    def write_register(self, register: Register, raw: int, mask: int | None = None, *, foreign: bool = False) -> None:
+        """As the chip, and told if it is the daemon's."""
         before, held = self.state(), self.values[register.name]
-        super()._write_register(register, raw, touched, counted)
-        if counted is self.executed:
-            kept, whole = ~(held ^ self.values[register.name]), touched == register.mask
+        super().write_register(register, raw, mask, foreign=foreign)
+        if not foreign:
+            kept, whole = ~(held ^ self.values[register.name]), mask in (None, register.mask)
             self._tell(Did(self._device, register.name, "write", raw, whole, before != self.state(), kept))
 
 

@@ -20,7 +20,18 @@ from tests.model.requests import NUMBERS, place_of, request_of
 
 EITHER: Final = st.booleans()
 SEEDS: Final = st.integers(0, 2**16)
-LOST: Final = tuple(k for k in FaultKind if k not in (FaultKind.EXCEPTION, FaultKind.HANG, FaultKind.UNPLUG))
+APART: Final = frozenset(
+    {
+        FaultKind.EXCEPTION,  # of Modbus
+        FaultKind.HANG,  # a thread's time, which is not this world's
+        FaultKind.UNPLUG,  # a mishap of its own
+        FaultKind.SWAP,  # another chip would not tell what it did
+        FaultKind.STUCK_BITS,  # a device that does not do what it says, and an adapter that lies, break any promise
+        FaultKind.FLIP,
+        FaultKind.FALSE_ACK,
+    }
+)
+LOST: Final = tuple(k for k in FaultKind if k not in APART)
 MISHAPS: Final = st.one_of(
     st.none(),
     st.tuples(st.just("crash"), st.integers(0, 90)),
@@ -97,6 +108,8 @@ class Model(RuleBasedStateMachine):
         match kind:
             case FaultKind.LATE_REPLY:
                 more = {"late_s": 0.05}
+            case FaultKind.STUCK_BUS:
+                more = {"lasts_s": 0.05}
             case FaultKind.DATA_NACK:
                 more, access = {"after_bytes": number % 3}, "write"
             case FaultKind.FOREIGN:
