@@ -78,6 +78,14 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         ),
         "process": Key("flag", "sim: the chips run in a process of their own, which outlives a killed daemon"),
         "socket": Key("text", "sim: join the bus of this name in the simulator that listens there (simulator.md)"),
+        "record": Key(
+            "text",
+            "a file, relative to this one: each start of the daemon records the bus in a new one beside it, "
+            "`run-1.jsonl` of `run.jsonl`, without what is secret (simulator.md)",
+        ),
+        "replay": Key(
+            "text", "sim: answers come from this recording, relative to this file; nothing is behind the bus"
+        ),
     },
     "device": {
         "contract": Key("text", "a bundled name, or a path relative to this file, native or SVD", required=True),

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Final
 
-from hwtool.config import Board, BusSpec
+from hwtool.config import Board, BusSpec, DeviceSpec
 from hwtool_registers.bus import Bus
 from hwtool_registers.buses.i2c import I2c, I2cSettings
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings
 from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
 from hwtool_sim.board import bus_of
+from hwtool_sim.reached import Reached
+from hwtool_sim.recorded import BadRecording
+from hwtool_sim.recording import next_path, recorder
 from hwtool_sim.remote import RemoteSimBus
+from hwtool_sim.replay import Replay
 
 MAX_SOCKET_PATH_BYTES: Final = 107  # of 108 in sockaddr_un, one is the terminating zero
 
 
 def make_bus(spec: BusSpec, board: Board, directory: Path) -> Bus:
-    """The bus of a board's entry; nothing is opened yet.
+    """The bus of a board's entry, recorded if the entry says so; nothing is opened yet.
 
     Args:
         directory: where the socket of a simulator process stands.
 
     Raises:
-        OSError: the path of a simulator's socket is too long.
+        OSError: the path of a simulator's socket is too long, a recording cannot be begun, or not be replayed.
     """
     devices = [d for d in board.devices.values() if d.bus == spec.name]
+    bus = _bus_of(spec, devices, directory)
+    if spec.record is None:
+        return bus
+    head = {"board": board.name, "bus": spec.name, "kind": spec.kind}
+    return recorder(bus, next_path(spec.record), head, _reached(devices))
+
+
+def _reached(devices: list[DeviceSpec]) -> Reached:
+    """What a recording must know of the devices of a bus; of a part, its own contract and that of the whole chip."""
+    contracts = [(d.place, d.contract) for d in devices]
+    return Reached(contracts + [(d.place, d.whole) for d in devices if d.whole is not None])
+
+
+def _bus_of(spec: BusSpec, devices: list[DeviceSpec], directory: Path) -> Bus:
     match spec.kind:
+        case "sim" if spec.replay is not None:
+            try:
+                return Replay(spec.replay)
+            except BadRecording as error:
+                raise OSError(errno.EINVAL, str(error)) from error
         case "sim" if spec.process or spec.socket is not None:
             path = spec.socket or str(directory / f"sim-{spec.name}.sock")
             if len(path.encode()) > MAX_SOCKET_PATH_BYTES:

@@ -37,7 +37,7 @@ KEYS_OF: Final = {
     "host": ("modbus-tcp",),
     "port": ("modbus-tcp",),
     **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms", "echo"), ("modbus-rtu",)),
-    **dict.fromkeys(("process", "socket"), ("sim",)),
+    **dict.fromkeys(("process", "socket", "replay"), ("sim",)),
 }
 UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+)")
 KINDS_NOT_YET: Final = frozenset({"spi", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"})
@@ -90,6 +90,8 @@ class BusSpec:
         echo: its adapter hears what it sends itself.
         may_repeat: something below may send a request again by itself: only what may be repeated goes there.
         accept_unacknowledged: on a bus that acknowledges nothing, a write that nothing shows counts as done.
+        record: each start records the bus in a new file beside this name; None: it is not recorded.
+        replay: its answers come from this recording; nothing is behind it.
     """
 
     name: str
@@ -112,6 +114,8 @@ class BusSpec:
     echo: bool = False
     may_repeat: bool = False
     accept_unacknowledged: bool = False
+    record: Path | None = None
+    replay: Path | None = None
 
     @property
     def simulated(self) -> bool:
@@ -261,7 +265,7 @@ def board_of(
     name = top.text("name", required=True) or ""
     mode = top.choice("approval_mode", ApprovalMode) or ApprovalMode.SEPARATE_USER
     self_approval = bool(top.flag("self_approval_on_hardware", False))
-    buses = {bus: _bus(bus, table) for bus, table in top.tables("buses", BUS_NOT_YET)}
+    buses = {bus: _bus(bus, table, beside) for bus, table in top.tables("buses", BUS_NOT_YET)}
     devices = {}
     named = 0
     for device, table in top.tables("devices", DEVICE_NOT_YET):
@@ -304,7 +308,7 @@ def _check_id(name: str, table: Table) -> None:
         table.fault("", "not a name", name, "1 to 63 of a-z 0-9 _ -")
 
 
-def _bus(name: str, table: Table) -> BusSpec:
+def _bus(name: str, table: Table, beside: Path) -> BusSpec:
     _check_id(name, table)
     kind = table.text("kind", required=True) or "sim"
     if kind in KINDS_NOT_YET:
@@ -335,6 +339,9 @@ def _bus(name: str, table: Table) -> BusSpec:
             table.fault(key, rule, None, "the key left out")
     if process and socket is not None:
         table.fault("process", "process and socket exclude each other", None, "one of them")
+    record, replay = table.text("record"), table.text("replay")
+    if replay is not None and (process or socket is not None):
+        table.fault("replay", "a recording answers, no simulator", replay, "replay without process and socket")
     spec = BusSpec(
         name=name,
         kind=cast(BusKind, kind),
@@ -356,6 +363,8 @@ def _bus(name: str, table: Table) -> BusSpec:
         echo=bool(table.flag("echo", False)),
         may_repeat=bool(table.flag("may_repeat", False)),
         accept_unacknowledged=bool(table.flag("accept_unacknowledged", False)),
+        record=None if record is None else beside / record,
+        replay=None if replay is None else beside / replay,
     )
     if spec.transfer_limit_ms < spec.response_ms:
         table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")

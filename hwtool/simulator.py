@@ -38,6 +38,8 @@ def served(board: Board, socket: str | None) -> Served:
     found = Served()
     named: dict[str, str | None] = {}
     for spec in board.buses.values():
+        if spec.replay is not None:
+            raise ValueError(f"bus {spec.name}: a recording answers there (replay), and no chips that could be served")
         found.buses[spec.name] = {d.place: d.chip for d in board.devices.values() if d.bus == spec.name}
         match spec.kind:
             case "sim":

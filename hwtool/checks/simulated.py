@@ -19,10 +19,13 @@ def simulated(board: Board) -> Board:
     """The board with simulated chips in place of its real ones; contracts, devices and policy are its own.
 
     Left out is what would keep the checks from being repeated or from being run at all: budgets for what wears out, and
-    the rule that a contract must have been checked on a real part. No metrics are written.
+    the rule that a contract must have been checked on a real part. Nothing is recorded or replayed, and no metrics
+    are written.
     """
     buses = {
-        name: replace(spec, kind="sim", path=None, adapter=None, host=None, process=False, socket=None)
+        name: replace(
+            spec, kind="sim", path=None, adapter=None, host=None, process=False, socket=None, record=None, replay=None
+        )
         for name, spec in board.buses.items()
     }
     devices = {

@@ -26,6 +26,7 @@ approval_mode = "separate-user"
 [buses.i2c]
 kind = "sim"
 sole_master = true
+replay = "run-1.jsonl"
 [buses.line]
 kind = "modbus-rtu"
 path = "/dev/serial/by-id/it"
@@ -36,6 +37,7 @@ gap_ms = 2
 echo = true
 may_repeat = false
 accept_unacknowledged = false
+record = "run.jsonl"
 response_ms = 100
 reply_lifetime_ms = 300
 transfer_limit_ms = 1000

@@ -78,7 +78,7 @@ def leaks_of_tables(file: Path) -> list[tuple[str, str]]:
     return found
 
 
-async def _planted(lab: Lab) -> list[Result]:
+async def planted(lab: Lab) -> list[Result]:
     """Everything that a caller can do with it; what it was answered."""
     count = iter(range(1000))
 
@@ -136,7 +136,7 @@ def test_secret_when_planted_everywhere_then_in_no_record_no_log_no_error_and_no
     async def life(lab: Lab) -> None:
         ears = Ears(lab)
         assert (await ears.subscribe(kinds=["op"])).ok
-        answers = await _planted(lab)
+        answers = await planted(lab)
         waiting = await lab.ask("reg.write", register="toy.ASKS", value=SECRET, key="key-secret-asks", reason="mine")
         others = [
             await lab.operator("approval.list"),
