@@ -7,6 +7,7 @@ update, a FIFO, a banked access, pages of an EEPROM, lines of text.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,13 +26,15 @@ from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import RegisterWrite
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
+from hwtool_sim.faults import Fault, FaultKind
 from hwtool_sim.line import RtuLine
 from hwtool_sim.replay import Diverged, Divergence, Replay
 from tests.hwtool.conftest import FakeClock, Lab, Play
 from tests.hwtool.test_approvals import approved
 from tests.hwtool.test_permission import board, rule
 from tests.hwtool.test_planted_secrets import BYTES, PARTS, planted
-from tests.sim.test_recording import entries, spellings
+from tests.sim.test_recorded_secrets import spellings
+from tests.sim.test_recording import entries
 
 BUSES = {
     "i2c0": "kind = 'sim'",
@@ -61,6 +64,7 @@ address = 1
 identity = "32"
 """
 Request = tuple[str, dict[str, Any]]
+RULES_RAN = "the rules have run"  # no method: waits for the end of a quarantine
 
 
 def keyed(number: int, **params: Any) -> dict[str, Any]:
@@ -118,20 +122,31 @@ def said(result: Any) -> dict[str, Any]:
     return told
 
 
-async def life(text: str, folder: Path, store: str, requests: list[Request]) -> tuple[list[Result], list[Replay]]:
+async def life(
+    text: str, folder: Path, store: str, requests: list[Request], *faults: Fault
+) -> tuple[list[Result], list[Replay]]:
     """One life of a daemon in which these are asked for, one after the other; the results, and what replayed.
 
     What waits for a person is approved and asked for again.
     """
     clock = FakeClock()
+
+    def chips(contracts: Any) -> SimBus:
+        bus = bus_of(contracts, clock.advance, clock.monotonic_s)
+        bus.faults += faults
+        return bus
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hwtool.buses.bus_of", lambda chips: bus_of(chips, clock.advance, clock.monotonic_s))
+        patch.setattr("hwtool.buses.bus_of", chips)
         engine = await Engine.start(parse_board(text, "board.toml", folder), folder / store, clock, allow_unsafe=True)
     lab = Lab(engine, clock, folder / store)
     replays = [w.bus for w in engine.daemon.workers.values() if isinstance(w.bus, Replay)]
     results = []
     try:
         for method, params in requests:
+            if method == RULES_RAN:
+                await lab.rules_ran(params["device"])
+                continue
             results.append(await lab.ask(method, **params))
             if results[-1].status == "pending_approval" and not any(r.divergence for r in replays):
                 assert (await approved(lab, results[-1].id)).ok
@@ -245,6 +260,40 @@ def test_daemon_when_started_again_then_each_start_has_a_recording_of_its_own(tm
     assert (one[0]["board"], one[0]["bus"], one[0]["kind"]) == ("x", "b", "sim")
     assert one[0]["contracts"] == {"0x20": bundled("mcp23017").digest}
     assert not (tmp_path / "run.jsonl").exists()
+
+
+def test_manual_when_its_test_is_run_then_it_passes_and_fails_where_the_run_was_another(tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"## Recordings.*?```python\n(.*?)```", manual, re.S)
+    (keys,) = re.findall(r'## Recordings.*?```toml\n.*?(replay = "run-1.jsonl")', manual, re.S)
+    bus = one_bus("record = 'run.jsonl'").replace("buses.b", "buses.i2c0").replace("'b'", "'i2c0'")
+    (tmp_path / "board.toml").write_text(bus.replace("record = 'run.jsonl'", keys))
+    write: Request = ("reg.write", keyed(1, register="gpio.OLATA", value=42))
+    asyncio.run(life(bus, tmp_path, "store", [write]))
+    names: dict[str, Any] = {"BOARD": tmp_path / "board.toml"}
+    exec(block, names)
+    (name,) = [name for name in names if name.startswith("test_")]
+    (tmp_path / "again").mkdir()
+    names[name](tmp_path / "again")
+    exec(block.replace('"value": 42', '"value": 43').replace("assert (told.verdict, told.effects) ==", "told ="), names)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(Diverged, match=r"run-1\.jsonl, line \d+: "):
+        names[name](tmp_path / "other")
+
+
+def test_run_when_an_outcome_was_unknown_then_it_is_settled_as_it_was(tmp_path: Path) -> None:
+    write: Request = ("reg.write", keyed(1, register="gpio.OLATA", value=42))
+    lost = Fault(FaultKind.REPLY_LOST, 0x20, access="write")
+    asked = [write, (RULES_RAN, {"device": "gpio"}), ("op.get", {"id": 1}), READ]
+    board_of_chips = one_bus("sole_master = true\nrecord = 'run.jsonl'")
+    results, _ = asyncio.run(life(board_of_chips, tmp_path, "store", asked, lost))
+    again, (replay,) = asyncio.run(
+        life(one_bus("sole_master = true\nreplay = 'run-1.jsonl'"), tmp_path, "again", asked)
+    )
+    assert (results[0].effects, results[1].verdict) == ("unknown", "applied")
+    assert [said(result) for result in again] == [said(result) for result in results]
+    replay.finish()
+    assert "quiesce" in [entry.get("call") for entry in entries(tmp_path / "run-1.jsonl")]
 
 
 @pytest.mark.parametrize(

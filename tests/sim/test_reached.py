@@ -74,7 +74,10 @@ def test_read_when_it_is_called_clean_then_the_judge_says_so_of_each_register_th
 
 
 TOY = contract_of(
-    I2C, reg("S", 4, f"{SECRET}\nwidth_bits = 32\nalso_at = [0x40]\nset_at = 0x50\nclear_at = 0x60"), reg("N", 8)
+    I2C,
+    reg("S", 4, f"{SECRET}\nwidth_bits = 32\nalso_at = [0x40]\nset_at = 0x50\nclear_at = 0x60"),
+    reg("N", 8),
+    reg("M", 0x70, "also_at = [4]"),
 )
 LINE = contract_of(
     "[access]\n[access.line]\nterminator = '\\n'\n",
@@ -101,6 +104,7 @@ CASES: list[tuple[str, Contract, Transfer, tuple[bool, bool, int]]] = [
     ("a block that ends in it", TOY, RegisterWrite(AT, Space.MEMORY, 2, b"abc"), (True, False, 0)),
     ("another offset of it", TOY, RegisterRead(AT, Space.MEMORY, 0x41, 1), (False, True, 0)),
     ("where ones set its bits", TOY, RegisterWrite(AT, Space.MEMORY, 0x50, b"abcd"), (True, False, 0)),
+    ("a register that answers where it stands, too", TOY, RegisterRead(AT, Space.MEMORY, 0x70, 1), (False, True, 0)),
     ("where nothing is declared", TOY, RegisterWrite(AT, Space.MEMORY, 0x90, b"abcd"), (True, False, 0)),
     ("another device", TOY, RegisterWrite(AT + 1, Space.MEMORY, 4, b"abcd"), (False, False, 0)),
     ("a query", LINE, Line("KEY?", True), (True, True, 4)),

@@ -33,7 +33,8 @@ from tests.contracts.test_judge import reg
 from tests.hwtool.test_planted_secrets import BYTES
 from tests.sim.test_new_spaces import contract_of
 from tests.sim.test_reached import I2C, LINE
-from tests.sim.test_recording import BYTEWISE, Calls
+from tests.sim.test_recorded_secrets import BYTEWISE
+from tests.sim.test_recording import Calls
 
 AT = 0x20
 TOY = contract_of(
