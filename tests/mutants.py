@@ -47,6 +47,8 @@ class Mutant(NamedTuple):
 
 
 KEYED = "tests/hwtool/test_keyed.py::"
+LEFT_OUT = "tests/sim/test_recorded_secrets.py::"
+REACHED = "tests/sim/test_reached.py::test_transfer_when_a_secret_may_be_in_it_then_it_is_secret"
 SAFE = "tests/hwtool/test_safe_state.py::"
 RECONCILED = "tests/hwtool/test_reconciliation.py::"
 MODBUS = "tests/registers/test_modbus.py::"
@@ -1516,6 +1518,119 @@ MUTANTS = [
         "    if shared and bus.sole_master:\n",
         "    if False:\n",
         MISTAKE + "[a sole master beside another one]",
+    ),
+    Mutant(
+        "a recording has no secret that was sent",
+        "sim/hwtool_sim/recording.py",
+        "redacted(as_object(transfer), known)",
+        "as_object(transfer)",
+        LEFT_OUT + "test_secret_when_planted_in_every_transfer_then_in_no_line_of_the_file[bytes]",
+    ),
+    Mutant(
+        "a recording has no secret that was brought",
+        "sim/hwtool_sim/recording.py",
+        "if isinstance(answer, Confirmed) and known.brought:",
+        "if False:",
+        LEFT_OUT + "test_secret_when_planted_in_every_transfer_then_in_no_line_of_the_file[units]",
+    ),
+    Mutant(
+        "a recording has no words of the bus that may quote a secret",
+        "sim/hwtool_sim/recording.py",
+        'if "fault" in shown and self._reached.has_secrets:',
+        "if False:",
+        LEFT_OUT + "test_words_of_the_bus_when_they_quote_an_earlier_secret_then_they_are_left_out",
+    ),
+    Mutant(
+        "what a device with secrets has at an unknown place is secret",
+        "sim/hwtool_sim/reached.py",
+        "        return bool(secret)\n",
+        "        return False\n",
+        REACHED + "[where nothing is declared]",
+    ),
+    Mutant(
+        "other names of a secret's bits are secret",
+        "sim/hwtool_sim/reached.py",
+        "any(r.name in secret or any(o.name in secret for o in overlapping(contract, r)) for r in found)",
+        "any(r.name in secret for r in found)",
+        REACHED + "[a register that answers where it stands, too]",
+    ),
+    Mutant(
+        "a recorded bus is called once",
+        "sim/hwtool_sim/recording.py",
+        "            answer = self._bus.perform(transfer)\n",
+        "            self._bus.perform(transfer)\n            answer = self._bus.perform(transfer)\n",
+        "tests/sim/test_recording.py::test_calls_when_recorded_then_passed_on_once_with_what_they_give_or_raise",
+    ),
+    Mutant(
+        "a recording takes no file's place",
+        "sim/hwtool_sim/recording.py",
+        "os.O_CREAT | os.O_EXCL |",
+        "os.O_CREAT |",
+        "tests/sim/test_recording.py::test_file_when_made_then_for_its_user_alone_and_never_in_place_of_another",
+    ),
+    Mutant(
+        "a recording is its user's alone",
+        "sim/hwtool_sim/recording.py",
+        "os.O_CLOEXEC, 0o600)",
+        "os.O_CLOEXEC, 0o644)",
+        "tests/sim/test_recording.py::test_file_when_made_then_for_its_user_alone_and_never_in_place_of_another",
+    ),
+    Mutant(
+        "trouble with a recording hides no answer of the bus",
+        "sim/hwtool_sim/recording.py",
+        "except Exception as error:  # noqa: BLE001  # the bus has acted",
+        "except ZeroDivisionError as error:  # the bus has acted",
+        "tests/sim/test_recording.py::test_disk_when_it_is_full_then_the_bus_goes_on_once_and_the_file_is_marked_as_cut_short",
+    ),
+    Mutant(
+        "a replay repeats the answer of a clean read alone",
+        "sim/hwtool_sim/replay.py",
+        "last is not None and last.clean and fits(",
+        "last is not None and fits(",
+        "tests/sim/test_replay.py::test_replay_when_it_is_no_run_of_a_clean_read_then_strict[writes, more]",
+    ),
+    Mutant(
+        "a replay leaves out repeats of a clean read alone",
+        "sim/hwtool_sim/replay.py",
+        "one.clean and other.clean and one.transfer",
+        "one.transfer",
+        "tests/sim/test_replay.py::test_replay_when_it_is_no_run_of_a_clean_read_then_strict[writes, fewer]",
+    ),
+    Mutant(
+        "a replay that has diverged answers nothing more",
+        "sim/hwtool_sim/replay.py",
+        "        if self.divergence is None:\n            asked",
+        "        if True:\n            asked",
+        "tests/sim/test_replay.py::test_divergence_when_it_comes_then_the_first_is_kept_and_told_once_without_what_was_asked",
+    ),
+    Mutant(
+        "a replay tells what nobody asked for",
+        "sim/hwtool_sim/replay.py",
+        "if self.divergence is None and self._after_run() < len(self._exchanges):",
+        "if False:",
+        "tests/sim/test_replay.py::test_replay_when_something_differs_then_told_with_its_line_and_nothing_more_is_answered",
+    ),
+    Mutant(
+        "bytes that were left out have their length in a replay",
+        "sim/hwtool_sim/redaction.py",
+        " and len(text) - len(shown) == unit * length",
+        "",
+        "tests/sim/test_replay.py::test_redacted_when_replayed_then_its_length_counts_and_zeros_come",
+    ),
+    Mutant(
+        "a recording without its end is not replayed",
+        "sim/hwtool_sim/recorded.py",
+        'raise ValueError("it has no end behind this: the recording was cut short")',
+        "return recorded",
+        "tests/sim/test_replay.py::test_recording_when_damaged_then_one_error_with_the_line[the end gone]",
+    ),
+    Mutant(
+        "the checks record and replay nothing",
+        "hwtool/checks/simulated.py",
+        "socket=None, record=None, replay=None",
+        "socket=None",
+        "tests/hwtool/test_recordings.py::"
+        "test_board_when_recorded_or_replayed_then_paths_stand_beside_it_and_checks_ignore_both",
     ),
 ]  # fmt: skip
 
