@@ -1529,7 +1529,7 @@ MUTANTS = [
     Mutant(
         "a recording has no secret that was brought",
         "sim/hwtool_sim/recording.py",
-        "if isinstance(answer, Confirmed) and known.brought:",
+        "if isinstance(answer, Confirmed) and answer.data and known.brought:",
         "if False:",
         LEFT_OUT + "test_secret_when_planted_in_every_transfer_then_in_no_line_of_the_file[units]",
     ),

@@ -31,7 +31,7 @@ class Known:
 
     Attributes:
         sent: the bytes or the text that it sends are secret.
-        brought: what it brings is.
+        brought: what it brings is; also what a bus may bring back of a write.
         open_bytes: of a secret message or line: how many bytes or characters at its begin are its command, no secret.
         clean: reading it has no effect, so that it may be asked for more or fewer times.
     """
@@ -88,7 +88,7 @@ class Reached:
         carries = not isinstance(transfer, RegisterRead) or first is not None
         reads = _reads(transfer)
         harmless = reads and first is None and bool(clean) and all(clean)
-        return Known(sent and carries, brought and reads, min(heads, default=0), harmless)
+        return Known(sent and carries, brought, min(heads, default=0), harmless)
 
 
 def _reads(transfer: Transfer) -> bool:

@@ -94,7 +94,7 @@ class RecordingFile:
                 self._write(make())
                 self._entries += 1
             except Exception as error:  # noqa: BLE001  # the bus has acted: nothing here may hide its answer
-                self._cut(f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error))
+                self._cut(str(error) if isinstance(error, OSError) else type(error).__name__)  # its words may quote
 
     def end(self) -> None:
         """Write the last line and close it; nothing is recorded any more."""
@@ -191,7 +191,7 @@ class Recorder:
         known = self._reached.known(transfer)
         if "fault" in shown and self._reached.has_secrets:
             shown["fault"] = left_out("", len(shown["fault"]))
-        if isinstance(answer, Confirmed) and known.brought:
+        if isinstance(answer, Confirmed) and answer.data and known.brought:
             shown["data"] = left_out("", len(answer.data))
         entry = {"at_s": at_s, "transfer": redacted(as_object(transfer), known), "answer": shown}
         return entry | ({"clean": True} if known.clean else {})

@@ -8,7 +8,7 @@ import pytest
 
 from hwtool_contracts.model import Contract, Space
 from hwtool_registers.bits import to_bytes
-from hwtool_registers.bus import Ambiguous, RegisterRead, RegisterWrite, Transfer
+from hwtool_registers.bus import Ambiguous, Confirmed, RegisterRead, RegisterWrite, Transfer
 from hwtool_registers.plan import plan_alias_write, read_transfers, write_transfers
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
@@ -20,7 +20,7 @@ from tests.contracts.test_judge import reg
 from tests.hwtool.test_planted_secrets import BYTES, SECRET, hidden_in
 from tests.sim.test_new_spaces import contract_of
 from tests.sim.test_reached import I2C, MODBUS
-from tests.sim.test_recording import AT, entries
+from tests.sim.test_recording import AT, Calls, entries
 
 HIDDEN = "sensitive = true\nwidth_bits = 32"
 BYTEWISE = contract_of(
@@ -128,3 +128,10 @@ def test_open_values_when_recorded_beside_secrets_then_they_stand_there(tmp_path
     _, wrote, read = entries(tmp_path / "r")
     assert (wrote["transfer"]["data"], read["answer"]["data"]) == ("12345678", "12345678")
     assert ("clean" in wrote, read["clean"]) == (False, True)
+
+
+def test_write_when_the_bus_brings_back_what_it_sent_then_that_is_left_out_too(tmp_path: Path) -> None:
+    made = recorder(Calls([Confirmed(BYTES), Confirmed()]), tmp_path / "r", {}, Reached([(AT, BYTEWISE)]))
+    for _ in range(2):
+        made.perform(RegisterWrite(AT, Space.MEMORY, 4, BYTES))
+    assert [entry["answer"]["data"] for entry in entries(tmp_path / "r")[1:]] == [{"shown": "", "redacted": 4}, ""]
