@@ -6,7 +6,7 @@ Rules
 - One thing differs from run to run by timing: how often a clean read is polled (a verification window, `wait_until`).
   A run of the same clean read (`"clean": true`) may be asked for more or fewer times than it was recorded, at least
   once: the answers come in order, the last one stays. A transfer with an effect never; nor what is banked, for
-  selectors are written around each read of it.
+  selectors are written around each read of it, nor several registers that are polled in turn.
 - The other calls (`open`, `quiesce`, `alive`, `boot_evidence`) come when time says so: each is answered with what it
   was answered between the same two transfers, in order; where there is nothing, with what came last.
 - What was left out is answered with zeros. No time passes: a transfer that hung is answered at once, as it ended.
