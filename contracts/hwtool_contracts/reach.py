@@ -183,11 +183,12 @@ def _not_in_memories(contract: Contract, fault: AddFault) -> None:
     """A range of a memory is read as bytes, whatever registers stand there."""
     spans = [(m.name, range(m.offset, m.offset + m.size_bytes)) for m in contract.memories.values() if not m.read_code]
     for register in contract.registers.values() if spans else ():
-        if register.space is not Space.MEMORY or not register.is_confidential:
+        if register.space is not Space.MEMORY or not register.sensitive:
             continue
         for name, span in spans:
             if any(cell in span for cell in cells(contract, register)):
-                fault(f"memories.{name}", "", "holds a confidential register", register.name, "a range beside it")
+                word = "confidential" if register.is_confidential else "sensitive"
+                fault(f"memories.{name}", "", f"holds a {word} register", register.name, "a range beside it")
 
 
 def _is_confidential(contract: Contract, name: str, beside: Register | None) -> bool:
@@ -196,14 +197,14 @@ def _is_confidential(contract: Contract, name: str, beside: Register | None) -> 
 
 
 def with_secrecy(contract: Contract) -> Contract:
-    """The contract in which everything that reaches a confidential register is sensitive too.
+    """The contract in which everything that reaches a sensitive register is sensitive too; confidential ones are.
 
     Records are redacted by that word, and another name of the same bits would show them.
     """
-    if not any(r.is_confidential for r in contract.registers.values()):
+    if not any(r.sensitive for r in contract.registers.values()):
         return contract
     open_ones = [r for r in contract.registers.values() if not r.sensitive]
-    hidden = {r.name for r in open_ones if any(o.is_confidential for o in overlapping(contract, r))}
+    hidden = {r.name for r in open_ones if any(o.sensitive for o in overlapping(contract, r))}
     if not hidden:
         return contract
     registers = {n: replace(r, sensitive=True) if n in hidden else r for n, r in contract.registers.items()}

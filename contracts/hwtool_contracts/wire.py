@@ -44,7 +44,7 @@ from hwtool_contracts.model import (
 from hwtool_contracts.notice import Imported, Notice
 from hwtool_contracts.places import Places, places_of_register
 
-VERSION: Final = 6
+VERSION: Final = 7
 CHUNK: Final = 64
 ACCESSES: Final = tuple(Access)
 SPACES: Final = tuple(Space)

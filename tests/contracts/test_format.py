@@ -267,6 +267,16 @@ def test_everything_when_loaded_then_what_the_file_says_is_what_the_model_holds(
     assert parse(reg("R", 0, "width_bits = 16"), access=CRC_BUS).registers["R"].crc == Crc(0x31, 0xFF, 2)
 
 
+@pytest.mark.parametrize("word", ["sensitive", "confidential"])
+def test_register_when_it_reaches_a_secret_under_another_name_then_it_is_sensitive_too(word: str) -> None:
+    secret = reg("S", 4, f"width_bits = 32\n{word} = true")
+    registers = parse(secret, reg("LOW", 7), reg("NEXT", 8), reg("WHOLE", 0, "width_bits = 64")).registers
+    assert {name for name, register in registers.items() if register.sensitive} == {"S", "LOW", "WHOLE"}
+    memory = "[memories.M]\noffset = 0\nsize_bytes = 16\nread = { effects = ['none'], provenance = 'generated' }\n"
+    (told,) = faults_of(secret, memory)
+    assert f"memories.M: holds a {word} register; found S" in told
+
+
 # --- wrong values -----------------------------------------------------------------------------------------------
 
 ST = reg("ST", 9, "[registers.ST.fields]\nN = { bits = '3:0' }", "ro")

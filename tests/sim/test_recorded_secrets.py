@@ -29,13 +29,9 @@ BYTEWISE = contract_of(
     reg("S", 4, f"{HIDDEN}\nalso_at = [0x40]\nset_at = 0x50\nclear_at = 0x60"),
     reg("T", 8, "width_bits = 32\nfields.PIN = { bits = '31:0', confidential = true }"),
     reg("N", 12, "width_bits = 32"),
-    reg("INSIDE", 0x82, HIDDEN),
     reg("TEXT", 0x30, "space = 'block'\nwidth_bits = 64\nencoding = 'text'\nsensitive = true"),
     "[commands.PUT]\ncode = 0x61\nwrite_bytes = 4\nsensitive = true",
     "[commands.GET]\ncode = 0x62\nread_bytes = 4\nsensitive = true\nread = { effects = ['none'] }",
-    "[memories.M]\noffset = 0x80\nsize_bytes = 16\n"
-    "read = { effects = ['none'], provenance = 'generated' }\n"
-    "write = { effect = 'store', provenance = 'generated' }",
 )
 LINES = contract_of(
     "[access]\n[access.line]\nterminator = '\\n'\n",
@@ -55,15 +51,11 @@ SPELT = "c0ffee42"
 def sent_for(contract: Contract) -> list[Transfer]:
     """Everything that puts the secret into a register, by whatever name, and gets it back."""
     transfers: list[Transfer] = []
-    for register in [
-        *contract.registers.values(),
-        *(contract.registers[n] for n in ("M[0:8]", "M[2:4]") if contract.memories),
-    ]:
+    for register in contract.registers.values():
         if register.name in ("BEFORE", "N"):
             continue
-        data = SPELT.encode() if register.width_bits == 64 and "[" not in register.name else to_bytes(register, SECRET)
+        data = SPELT.encode() if register.width_bits == 64 else to_bytes(register, SECRET)
         data = str(SECRET).encode() if register.name == "KEY" else data
-        data = BYTES * 2 if register.name == "M[0:8]" else data
         if register.access.writable:
             transfers += write_transfers(contract, AT, register, data)
         if register.access.readable:
