@@ -18,7 +18,6 @@ import os
 import pty
 import secrets
 import select
-import socket
 import threading
 import tty
 from pathlib import Path
@@ -26,12 +25,12 @@ from typing import BinaryIO, Final
 
 from hwtool_registers.buses.modbus import framed
 from hwtool_sim.bus import SimBus
+from hwtool_sim.follower import FOLLOW_LIMIT_S, Follower
 from hwtool_sim.input_buffer import InputBuffer
 from hwtool_sim.lock import exclusive
 from hwtool_sim.slave import exception_frame, length_of, replies_to, request_in
 
 PAUSE_S: Final = 0.004
-FOLLOW_LIMIT_S: Final = 20.0
 
 
 class RtuLine:
@@ -54,11 +53,8 @@ class RtuLine:
         self._begun = b""
         self._owed: InputBuffer[bytes] = InputBuffer()
         self._epoll = select.epoll()
-        self._woken, self._wake = socket.socketpair()
-        self._epoll.register(self._woken, select.EPOLLIN)
-        self._changed = threading.Condition()
-        self._asked = self._followed = 0
-        self._refusal: OSError | None = None
+        self._follower = Follower(f"the line {path}", bus, lock)
+        self._epoll.register(self._follower.woken, select.EPOLLIN)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"line-{path}")
 
@@ -78,29 +74,21 @@ class RtuLine:
     def close(self) -> None:
         """End the thread, close the pty and take the link away; what is not ours stays."""
         self._stopping = True
-        self._wake.send(b"x")
+        self._follower.wake()
         if self._thread.is_alive():
             self._thread.join(FOLLOW_LIMIT_S)
         self._disconnect()
-        for end in (self._epoll, self._wake, self._woken, self._held):
+        for end in (self._epoll, self._follower, self._held):
             if end is not None:
                 end.close()
 
     def follow(self) -> None:
-        """The bus was plugged or unplugged: return when the pty is there, or gone; the chips' lock is not held.
+        """See Follower.follow.
 
         Raises:
             OSError: it cannot be linked; the bus is unplugged again.
         """
-        with self._changed:
-            self._asked += 1
-            mine = self._asked
-            self._wake.send(b"x")
-            if not self._changed.wait_for(lambda: self._followed >= mine, FOLLOW_LIMIT_S):
-                raise OSError(errno.ETIMEDOUT, f"the line {self.path} does not follow")
-            refusal, self._refusal = self._refusal, None
-        if refusal is not None:
-            raise refusal
+        self._follower.follow()
 
     def _connect(self) -> None:
         """A new pty, linked at the path."""
@@ -170,8 +158,8 @@ class RtuLine:
                 begun, self._begun = self._begun, b""
                 self._request(begun)
             for descriptor, event in events:
-                if descriptor == self._woken.fileno():
-                    self._woken.recv(64)
+                if descriptor == self._follower.woken.fileno():
+                    self._follower.heard()
                     continue
                 self._feed()
                 if event & select.EPOLLHUP:
@@ -185,24 +173,7 @@ class RtuLine:
         return None if due_s is None else max(0.0, due_s - self.bus.clock())
 
     def _follow_bus(self) -> None:
-        """Be there if the bus is plugged, be gone if it is not."""
-        with self._changed:
-            asked = self._asked
-        refusal: OSError | None = None
-        if self._far is not None and not self.bus.plugged:
-            self._disconnect()
-        elif self._far is None and self.bus.plugged:
-            try:
-                self._connect()
-            except OSError as error:
-                refusal = error
-                with self._chips:
-                    self.bus.unplug()
-        with self._changed:
-            if refusal is not None:
-                self._refusal = refusal
-            self._followed = asked
-            self._changed.notify_all()
+        self._follower.look(self._far is not None, self._connect, self._disconnect)
 
     def _opener_left(self) -> None:
         """The last program has closed the port: see that the next one can open it."""

@@ -46,7 +46,8 @@ from typing import Any, Final
 from hwtool_contracts.library import find_contract
 from hwtool_contracts.model import Contract
 from hwtool_contracts.toml_reader import Faults
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, from_object
+from hwtool_registers.bus import from_object
+from hwtool_sim.answers import answer_object
 from hwtool_sim.board import bus_of
 from hwtool_sim.control import Bench, carry_out, check_unit
 from hwtool_sim.line import RtuLine
@@ -54,17 +55,6 @@ from hwtool_sim.tcp import TcpLine
 
 IDLE_S: Final = 60.0
 ASKS: Final = ("join", "transfer", "boot_evidence", "quiesce", "control")
-
-
-def answer_object(answer: Answer) -> dict[str, Any]:
-    """An answer as it goes over the socket."""
-    match answer:
-        case Confirmed(data):
-            return {"answer": "confirmed", "data": data.hex()}
-        case Rejected(fault, proof):
-            return {"answer": "rejected", "fault": fault, "proof": proof}
-        case Ambiguous(stage, fault):
-            return {"answer": "ambiguous", "stage": stage.value, "fault": fault}
 
 
 class SimServer(socketserver.ThreadingUnixStreamServer):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Rejected, Sent, from_object
+from hwtool_registers.bus import Answer, Capabilities, from_object
+from hwtool_sim.answers import answer_of
 from hwtool_sim.recording import FORMAT, VERSION
 from hwtool_sim.redaction import filled
 
@@ -148,20 +149,3 @@ def _begun(head: dict[str, Any]) -> Recorded:
     if told is None:
         return Recorded(head, Capabilities())
     return Recorded(head, Capabilities(**told | {"spaces": frozenset(map(Space, told["spaces"]))}))
-
-
-def answer_of(shown: dict[str, Any]) -> Answer:
-    """The answer of an entry.
-
-    Raises:
-        ValueError, KeyError: it is none.
-    """
-    match shown["answer"]:
-        case "confirmed":
-            return Confirmed(bytes.fromhex(shown["data"]))
-        case "rejected":
-            return Rejected(shown["fault"], shown["proof"])
-        case "ambiguous":
-            return Ambiguous(Sent(shown["stage"]), shown["fault"])
-        case other:
-            raise ValueError(f"no answer is called {other!r}")

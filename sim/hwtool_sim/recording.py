@@ -45,7 +45,7 @@ from hwtool_registers.bus import (
     Transfer,
     as_object,
 )
-from hwtool_sim.process import answer_object
+from hwtool_sim.answers import answer_object
 from hwtool_sim.reached import Reached
 from hwtool_sim.redaction import left_out, redacted
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
 
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected, Sent, Transfer, as_object
+from hwtool_registers.bus import Ambiguous, Answer, Rejected, Sent, Transfer, as_object
+from hwtool_sim.answers import answer_of
 from hwtool_sim.lock import exclusive
 from hwtool_sim.process import SimConnection
 
@@ -175,12 +176,7 @@ class RemoteSimBus:
 
 
 def _answer(shown: dict[str, Any]) -> Answer:
-    match shown.get("answer"):
-        case "confirmed":
-            return Confirmed(bytes.fromhex(shown["data"]))
-        case "rejected":
-            return Rejected(shown["fault"], shown["proof"])
-        case "ambiguous":
-            return Ambiguous(Sent(shown["stage"]), shown["fault"])
-        case other:
-            return Ambiguous(Sent.REPLY, f"the simulator answered {other!r}")
+    try:
+        return answer_of(shown)
+    except (KeyError, ValueError, TypeError):
+        return Ambiguous(Sent.REPLY, f"the simulator answered {shown.get('answer')!r}")

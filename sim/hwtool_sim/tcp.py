@@ -25,10 +25,10 @@ from hwtool_registers.buses.modbus import framed
 from hwtool_registers.buses.modbus_tcp import HEADER, LONGEST_REST
 from hwtool_sim.bus import SimBus
 from hwtool_sim.faults import Fault, FaultKind
+from hwtool_sim.follower import FOLLOW_LIMIT_S, Follower
 from hwtool_sim.input_buffer import InputBuffer
 from hwtool_sim.slave import exception_frame, replies_to, request_in
 
-FOLLOW_LIMIT_S: Final = 20.0
 WRONG_PROTOCOL: Final = 0xFFFF  # what a spoilt header says: nothing behind it can be trusted
 
 
@@ -60,11 +60,8 @@ class TcpLine:
         self._server: socket.socket | None = None
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
-        self._woken, self._wake = socket.socketpair()
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        self._changed = threading.Condition()
-        self._asked = self._followed = 0
-        self._refusal: OSError | None = None
+        self._follower = Follower(f"the server {self.path}", bus, lock)
+        self._selector.register(self._follower.woken, selectors.EVENT_READ)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"tcp-{self.path}")
 
@@ -83,29 +80,20 @@ class TcpLine:
     def close(self) -> None:
         """End the thread, and every connection."""
         self._stopping = True
-        self._wake.send(b"x")
+        self._follower.wake()
         if self._thread.is_alive():
             self._thread.join(FOLLOW_LIMIT_S)
         self._shut()
-        for end in (self._wake, self._woken):
-            end.close()
+        self._follower.close()
         self._selector.close()
 
     def follow(self) -> None:
-        """The bus was plugged or unplugged: return when the server is there, or gone; the chips' lock is not held.
+        """See Follower.follow.
 
         Raises:
             OSError: the place is taken; the bus is unplugged again.
         """
-        with self._changed:
-            self._asked += 1
-            mine = self._asked
-            self._wake.send(b"x")
-            if not self._changed.wait_for(lambda: self._followed >= mine, FOLLOW_LIMIT_S):
-                raise OSError(errno.ETIMEDOUT, f"the server {self.path} does not follow")
-            refusal, self._refusal = self._refusal, None
-        if refusal is not None:
-            raise refusal
+        self._follower.follow()
 
     def _listen(self) -> None:
         server = socket.create_server((self._host, self._port), reuse_port=False)
@@ -128,13 +116,13 @@ class TcpLine:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._follow_bus()
+            self._follower.look(self._server is not None, self._listen, self._shut)
             now_s = self.bus.clock()
             for peer in list(self._peers.values()):
                 self._send(peer, b"".join(peer.owed.arrived(now_s)))
             for key, _ in self._selector.select(self._patience_s()):
-                if key.fileobj is self._woken:
-                    self._woken.recv(64)
+                if key.fileobj is self._follower.woken:
+                    self._follower.heard()
                 elif key.fileobj is self._server:
                     self._accept()
                 elif key.fd in self._peers:
@@ -143,26 +131,6 @@ class TcpLine:
     def _patience_s(self) -> float | None:
         due = [peer.owed.next_s for peer in self._peers.values() if peer.owed.next_s is not None]
         return None if not due else max(0.0, min(due) - self.bus.clock())
-
-    def _follow_bus(self) -> None:
-        """Be there if the bus is plugged, be gone if it is not."""
-        with self._changed:
-            asked = self._asked
-        refusal: OSError | None = None
-        if self._server is not None and not self.bus.plugged:
-            self._shut()
-        elif self._server is None and self.bus.plugged:
-            try:
-                self._listen()
-            except OSError as error:
-                refusal = error
-                with self._chips:
-                    self.bus.unplug()
-        with self._changed:
-            if refusal is not None:
-                self._refusal = refusal
-            self._followed = asked
-            self._changed.notify_all()
 
     def _accept(self) -> None:
         if self._server is None:

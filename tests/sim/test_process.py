@@ -33,10 +33,11 @@ from hwtool_registers.bus import (
     as_object,
 )
 from hwtool_sim import process
+from hwtool_sim.answers import answer_object
 from hwtool_sim.board import bus_of
 from hwtool_sim.control import Bench, counts_of
 from hwtool_sim.faults import Fault, FaultKind
-from hwtool_sim.process import SimConnection, SimServer, answer_object, main, serve
+from hwtool_sim.process import SimConnection, SimServer, main, serve
 
 LIMIT_S = 20.0
 READ = as_object(RegisterRead(0x20, Space.MEMORY, 0x14, 1))
