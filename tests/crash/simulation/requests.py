@@ -23,7 +23,7 @@ from tests.hwtool.conftest import AGENT, DEFAULTS, I2C, OPERATOR, OTHER, effect,
 WIDE: Final = "width_bits = 16\n"
 COUNTED: Final = "write = {{ effect = '{0}', verify = 'signal', signals = [{{ register = '{1}', delta = 1 }}] }}"
 CONTRACT: Final = (
-    I2C.replace("offset_bytes = 1", "offset_bytes = 1\nbyte_order = 'big'")
+    I2C
     + DEFAULTS
     + reg("STORE", 0, WIDE + "reset = 0x10")
     + reg("FIELDS", 2, WIDE + "fields = { LOW = { bits = '7:0' }, HIGH = { bits = '15:8', reset = 0x5a } }")
