@@ -72,7 +72,7 @@ class Seen:
     """What must be there after a step; what is None may be anything.
 
     Attributes:
-        traffic: every transfer of the step, in order (see hwtool.checks.play.shown).
+        traffic: every transfer of the step, in order (see hwtool.checks.traffic).
         executed: every execution of the step, by `device.REGISTER read` or `… write`; "some" for at least one.
         holds: by `device.REGISTER`, or `device.MEMORY[offset]` as hex.
         fifos: elements that wait, by `device.REGISTER`.

@@ -16,13 +16,14 @@ from hwtool.approvals import TOO_SOON_NS
 from hwtool.checks.rig import AGENT, OPERATOR
 from hwtool.checks.scenario import Call, Moment, Scenario, Who
 from hwtool.checks.simulated import OwnTime, simulated
+from hwtool.checks.traffic import named
 from hwtool.config import Board, BusSpec
 from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool.simulator import places_of
 from hwtool_contracts.messages import Result
 from hwtool_contracts.toml_reader import Faults
-from hwtool_registers.bus import Answer, Line, Message, RegisterRead, RegisterWrite, Rejected, Transfer
+from hwtool_registers.bus import Answer, Message, RegisterWrite, Rejected, Transfer
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
@@ -88,7 +89,6 @@ class Stage:
         self.board: Board = simulated(scenario.board)
         self.time = OwnTime()
         self.places = places_of(self.board)
-        self.names = {place: name for name, place in self.places.items()}
         self.bench = Bench({n: self._made(spec) for n, spec in self.board.buses.items()})
         self.life = 0
         self.lines: list[str] = []
@@ -253,25 +253,8 @@ class Stage:
 
     def traffic(self, since: dict[str, int]) -> list[str]:
         """The transfers since then, bus by bus."""
-        shown_ = []
+        shown = []
         for name, bus in self.bench.buses.items():
             new = bus.transfers - since[name]
-            shown_ += [self._shown(name, t) for t in list(bus.log)[len(bus.log) - new :]]
-        return shown_
-
-    def _shown(self, bus: str, transfer: Transfer) -> str:
-        if isinstance(transfer, Line):
-            return f"{next((n for n, (b, _) in self.places.items() if b == bus), bus)} line {transfer.text!r}"
-        name = self.names.get((bus, transfer.address), f"{bus}:{transfer.address:#04x}")
-        return f"{name} {shown(transfer)}"
-
-
-def shown(transfer: RegisterRead | RegisterWrite | Message) -> str:
-    """A transfer in a line: `read 0x14 1`, `write 0x14 5a`; `message 2c06 6`: what is written (or -), bytes to read."""
-    match transfer:
-        case RegisterRead():
-            return f"read {transfer.offset:#04x} {transfer.size_bytes}"
-        case RegisterWrite():
-            return f"write {transfer.offset:#04x} {transfer.data.hex()}"
-        case Message():
-            return f"message {transfer.write.hex() or '-'} {transfer.read_bytes}"
+            shown += [named(self.places, name, t) for t in list(bus.log)[len(bus.log) - new :]]
+        return shown

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Protocol, assert_never, get_args
 import msgspec
 
 from hwtool_contracts.library import find_contract
+from hwtool_registers.bus import as_object
 from hwtool_sim.board import chip_at_power_on
-from hwtool_sim.bus import SimBus
+from hwtool_sim.bus import LOG_LENGTH, SimBus
 from hwtool_sim.chip import Chip
 from hwtool_sim.faults import OF_TWO_WIRES, Fault
 
@@ -89,6 +90,13 @@ class Values(msgspec.Struct, tag="values", tag_field="control", forbid_unknown_f
     """What every chip holds, without any effect."""
 
     bus: str | None = None
+
+
+class Traffic(msgspec.Struct, tag="traffic", tag_field="control", forbid_unknown_fields=True, frozen=True):
+    """The newest transfers that a bus was asked for, in order; at most the last `newest`."""
+
+    bus: str | None = None
+    newest: Annotated[int, msgspec.Meta(ge=0)] = LOG_LENGTH
 
 
 class SetRegister(msgspec.Struct, tag="set", tag_field="control", forbid_unknown_fields=True, frozen=True):
@@ -174,7 +182,20 @@ class Stop(msgspec.Struct, tag="stop", tag_field="control", forbid_unknown_field
 
 
 Control = (
-    Counts | Values | SetRegister | Push | PlanFault | ClearFaults | Seed | Reset | Unplug | Plug | Move | Swap | Stop
+    Counts
+    | Values
+    | Traffic
+    | SetRegister
+    | Push
+    | PlanFault
+    | ClearFaults
+    | Seed
+    | Reset
+    | Unplug
+    | Plug
+    | Move
+    | Swap
+    | Stop
 )
 NAMES = [c.__struct_config__.tag for c in get_args(Control)]
 
@@ -205,6 +226,9 @@ def _act(bench: Bench, control: Control) -> dict[str, Any]:
             return {"counts": _of_buses(bench, bus, counts_of), "transfers": transfers}
         case Values(bus=bus):
             return {"values": _of_buses(bench, bus, values_of)}
+        case Traffic(bus, newest):
+            log = list(bench.buses[bench.name_of(bus)].log)
+            return {"traffic": [as_object(t) for t in log[len(log) - min(newest, len(log)) :]]}
         case SetRegister(address, register, value, bus):
             chip = _chip(bench, bus, address)
             chip.check(register, value)

@@ -9,6 +9,7 @@ exactly one it may be left out.
     {"quiesce": true}                          → {"quiet": true | false}: what has come in is dropped; false: unplugged
     {"control": "counts"}                      → {"counts": {"0x20": {"OLATA.write": 3, …}, …}, "transfers": N}
     {"control": "values"}                      → {"values": {"0x20": {"values": {…}, "fifos": {…}, "nonce": "…", …}, …}}
+    {"control": "traffic", "newest": N}        → {"traffic": [{…}, …]}: the last transfers of a bus, in order
     {"control": "set", "address": A, "register": R, "value": V}
     {"control": "push", "address": A, "register": R, "elements": [V, …]}     fill a FIFO
     {"control": "fault", "fault": {…}}         plan a fault (hwtool_sim.faults)

@@ -151,6 +151,16 @@ def test_bus_when_unplugged_then_absent_alone_until_plugged(two: Two) -> None:
     assert two.ask(control="unplug") == {"error": "control: bus: which one? there are left, right"}
 
 
+def test_traffic_when_asked_for_then_the_newest_of_one_bus_in_order(two: Two) -> None:
+    two.ask(bus="right", transfer=WRITE)
+    two.ask(bus="right", transfer=READ)
+    two.ask(bus="left", transfer=READ)
+    assert two.ask(control="traffic", bus="right") == {"traffic": [WRITE, READ]}
+    assert two.ask(control="traffic", bus="right", newest=1) == {"traffic": [READ]}
+    assert two.ask(control="traffic", bus="right", newest=0) == {"traffic": []}
+    assert "which one?" in two.ask(control="traffic")["error"]
+
+
 def test_chip_when_moved_then_it_keeps_its_state_and_its_counts_and_leaves_nothing_behind(two: Two) -> None:
     two.ask(bus="left", transfer=WRITE)
     chip = two.left.chips[0x20]

@@ -136,7 +136,7 @@ def test_reset_when_asked_then_the_nonce_changes_and_the_state_is_gone(served: S
 
 AT_20 = {"address": 0x20, "register": "OLATA"}
 MALFORMED: list[tuple[str, Any, str]] = [
-    ("unknown-control", {"control": "explode"}, "control: no control is called 'explode'; one of counts, values, set"),
+    ("unknown-control", {"control": "explode"}, "control: no control is called 'explode'; one of counts, values"),
     ("control-is-a-list", {"control": []}, "no control is called"),
     ("nothing-asked", {}, "request: nothing is asked; one of join, transfer"),
     ("no-such-bus", {"bus": "spi9", "transfer": READ}, "transfer: bus: there is no 'spi9'; there are i2c0"),
