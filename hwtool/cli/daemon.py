@@ -221,6 +221,7 @@ def _play(paths: tuple[Path, ...], board: Path | None) -> Report:
 def _tell(report: Report, junit: Path | None, html: Path | None, as_json: bool) -> int:
     """Tell what was found; the exit code: 0 passed, 1 something failed, 2 not all of it could be written."""
     from hwtool.checks import shown
+    from hwtool.checks.page import page
 
     if as_json:
         click.echo(json.dumps(report.as_object()))
@@ -228,7 +229,7 @@ def _tell(report: Report, junit: Path | None, html: Path | None, as_json: bool) 
         for line in shown.lines(report):
             click.echo(line)
     code = 0 if report.passed else 1
-    for target, text in ((junit, shown.junit), (html, shown.page)):
+    for target, text in ((junit, shown.junit), (html, page)):
         if target is not None:
             try:
                 target.write_text(text(report), encoding="utf-8", errors="replace")

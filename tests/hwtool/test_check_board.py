@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ from hwtool.checks import shown
 from hwtool.checks.board import check_board
 from hwtool.checks.findings import GUARANTEES, Finding, Outcome, Report
 from hwtool.checks.outcomes import untrue
+from hwtool.checks.page import page
 from hwtool.checks.simulated import OwnTime, simulated
 from hwtool.config import Board, parse_board
 from hwtool.devices import Device
@@ -244,7 +246,8 @@ def test_time_of_the_checks_when_somebody_sleeps_then_it_has_passed() -> None:
     assert (after[0] - before[0], after[1] - before[1], after[2] - before[2]) == (1_500_000_000, 1_500_000_000, 1.5)
 
 
-HOSTILE = "<script>alert(1)</script>&\"'\x00"
+HOSTILE = "<script>alert(1)</script>&\"'\x00\u202e"
+POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
 
 
 def report_of(number: int) -> Report:
@@ -258,10 +261,15 @@ def report_of(number: int) -> Report:
 @pytest.mark.parametrize("number", [0, 1, 5000])
 def test_report_when_shown_then_escaped_and_without_a_reference_to_anything_outside(number: int) -> None:
     report = report_of(number)
-    page = shown.page(report)
-    assert "<script" not in page
-    assert page.count('<tr class="') == number
-    assert not any(word in page for word in ("http:", "https:", "src=", "href=", "url(", "@import"))
+    text = page(report)
+    assert "<script" not in text
+    assert text.count('<tr class="') == number
+    assert not any(word in text for word in ("http:", "https:", "src=", "url(", "@import", "<link"))
+    anchors = re.findall(r'href="([^"]*)"', text)
+    assert len(anchors) == {0: 0, 1: 3, 5000: 4}[number]
+    assert [a for a in anchors if not (a.startswith("#") and f'id="{a[1:]}"' in text)] == []
+    assert "\0" not in text and "\u202e" not in text
+    assert text.index(POLICY) < text.index("<title>")
     suites = ElementTree.fromstring(shown.junit(report))
     counts = [int(suites.attrib[name]) for name in ("tests", "failures", "skipped")]
     assert counts == [number, report.count(Outcome.FAILED), report.count(Outcome.NOT_APPLICABLE)]

@@ -48,6 +48,7 @@ RIGS: Final = (
     Rig("conformance suite", "the same slaves as benches, and the scripted counterparts", ("tests/conformance",)),
     Rig("modbus slaves", "libmodbus, modbus-tk, pymodbus; RTU and TCP", ("tests/modbus/test_conformance.py",)),
     Rig("second modbus master", "mbpoll, at one server of modbus-tk", ("tests/modbus/test_second_master.py",)),
+    Rig("browser", "Debian's chromium, the page of a check in it", ("tests/rigs/test_report_in_browser.py",)),
     Rig("daemon and a modbus slave", "pymodbus, RTU", ("tests/modbus/test_real_slave.py",)),
 )
 
