@@ -147,12 +147,13 @@ class _Connection(socketserver.StreamRequestHandler):
         try:
             for line in self.rfile:
                 self.wfile.write(json.dumps(self.server.answer(line)).encode() + b"\n")
-                if self.server.bench.stopping:  # acted upon once the answer has been sent
-                    self.server.end()
+                if self.server.bench.stopping:
                     return
         except OSError:
             return  # the peer went away: its connection ends, the chips stay
         finally:
+            if self.server.bench.stopping:  # acted upon once the answer has been sent, or nobody is there to have it
+                self.server.end()
             self.server.connected -= 1
             self.server.idle_since_s = time.monotonic()
 

@@ -289,6 +289,14 @@ def test_stop_when_asked_among_others_then_its_answer_is_the_last_word(served: S
             assert lines.readline() == b""
 
 
+def test_stop_when_who_asked_has_hung_up_then_serving_ends_all_the_same(served: Served) -> None:
+    with served.server.bench.lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.connect(served.path)
+        other.sendall(b'{"control": "stop"}\n')  # carried out when the lock is free, and nobody is there any more then
+    served.thread.join(LIMIT_S)
+    assert not served.thread.is_alive()
+
+
 def test_set_when_the_value_just_fits_then_it_is_taken(served: Served) -> None:
     for value in (0, 0xFF):
         assert served.ask({"control": "set", "address": 0x20, "register": "OLATA", "value": value}) == {"done": True}
