@@ -90,6 +90,10 @@ SUITE = "tests/conformance/test_conformance.py::test_"
 MET = SUITE + "trouble_when_met_then_of_the_declared_class_and_no_frame_is_repeated"
 NEXT = SUITE + "next_read_when_the_quarantine_is_over_then_its_own_answer_and_one_frame"
 GONE = SUITE + "bus_when_it_vanished_then_closed_at_once_and_not_sent_to_again"
+PLUGIN = "tests/surface/test_pytest_plugin.py::"
+REPORT = (
+    "tests/hwtool/test_check_board.py::test_report_when_shown_then_escaped_and_without_a_reference_to_anything_outside"
+)
 MUTANTS = [
     Mutant(
         "the seam: an intent is dispatched once",
@@ -1631,6 +1635,74 @@ MUTANTS = [
         "socket=None",
         "tests/hwtool/test_recordings.py::"
         "test_board_when_recorded_or_replayed_then_paths_stand_beside_it_and_checks_ignore_both",
+        "the pytest plugin brings nothing of hwtool with it",
+        "hwtool/pytest_plugin.py",
+        "import pytest\n\nif TYPE_CHECKING:",
+        "import pytest\n\nimport hwtool.client\n\nif TYPE_CHECKING:",
+        PLUGIN + "test_plugin_when_loaded_then_nothing_of_hwtool_comes_with_it_but_itself",
+    ),
+    Mutant(
+        "what failed under pytest is told with its timeline",
+        "hwtool/pytest_plugin.py",
+        "report.when == \"call\" and report.failed:",
+        "report.when == \"never\" and report.failed:",
+        PLUGIN + "test_example_when_it_expects_two_executions_then_it_fails_with_the_timeline",
+    ),
+    Mutant(
+        "a scenario that goes wrong is a test that failed",
+        "hwtool/pytest_plugin.py",
+        "            if finding.outcome is Outcome.FAILED:",
+        "            if finding.outcome is None:",
+        PLUGIN + "test_example_when_it_expects_two_executions_then_it_fails_with_the_timeline",
+    ),
+    Mutant(
+        "chips and daemon end with the tests that started them",
+        "hwtool/checks/hosted.py",
+        "    threading.Thread(target=_end_with_starter, daemon=True).start()\n",
+        "",
+        PLUGIN + "test_processes_when_the_tests_are_killed_then_they_end_too",
+    ),
+    Mutant(
+        "a process that did not start is said, with what it said",
+        "hwtool/checks/apart.py",
+        "        if not self._heard.wait(LIMIT_S) or ready not in self.said:",
+        "        if not self._heard.wait(LIMIT_S):",
+        PLUGIN + "test_process_when_it_does_not_start_then_what_it_said",
+    ),
+    Mutant(
+        "a counter of what is not there is no zero",
+        "hwtool/checks/apart_chips.py",
+        "        if whole not in there:",
+        "        if whole in there and not there:",
+        PLUGIN + "test_chips_when_their_hands_are_used_then_each_does_what_it_says",
+    ),
+    Mutant(
+        "a daemon that had heard of it was not killed during it",
+        "hwtool/checks/apart_daemon.py",
+        "        if heard:",
+        "        if heard and not heard:",
+        PLUGIN + "test_daemon_when_it_answers_before_it_is_killed_then_the_test_is_told",
+    ),
+    Mutant(
+        "names are escaped in the page",
+        "hwtool/checks/page.py",
+        "    return html.escape(",
+        "    return str(",
+        REPORT,
+    ),
+    Mutant(
+        "what cannot be seen in a name is spelt out in the page",
+        "hwtool/checks/page.py",
+        "c if c.isprintable() or c in",
+        "c if True or c in",
+        REPORT,
+    ),
+    Mutant(
+        "the page lets a browser run and fetch nothing",
+        "hwtool/checks/page.py",
+        "POLICY: Final = \"default-src 'none'; ",
+        "POLICY: Final = \"",
+        REPORT,
     ),
 ]  # fmt: skip
 
