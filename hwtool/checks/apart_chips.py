@@ -54,7 +54,7 @@ class Simulator:
         Raises:
             ValueError: the board has no such register or memory: it would be counted as 0 for ever.
         """
-        device, name = self._found(register)
+        device, name = self.place_of(register)
         if access == "write":
             chip = chip_at_power_on(self.board.devices[device].chip)
             there = chip.contract.registers.get(name)
@@ -64,23 +64,27 @@ class Simulator:
 
     def value(self, register: str) -> int:
         """What a register holds, without any effect."""
-        device, name = self._found(register)
+        device, name = self.place_of(register)
         value: int = self._of("values", device)["values"][name]
         return value
 
     def fifo(self, register: str) -> list[int]:
         """The elements that wait in a FIFO, oldest first, without any effect."""
-        device, name = self._found(register)
+        device, name = self.place_of(register)
         return list(self._of("values", device)["fifos"][name])
+
+    def values(self, device: str) -> dict[str, Any]:
+        """Everything that the chip holds, as the control of that name tells it: `values`, `fifos`, `nonce`, …"""
+        return self._of("values", device)
 
     def set(self, register: str, value: int) -> None:
         """The outside world sets a register."""
-        device, name = self._found(register)
+        device, name = self.place_of(register)
         self.control("set", device, register=name, value=value)
 
     def push(self, register: str, *elements: int) -> None:
         """The outside world fills a FIFO."""
-        device, name = self._found(register)
+        device, name = self.place_of(register)
         self.control("push", device, register=name, elements=list(elements))
 
     def reset(self, device: str) -> None:
@@ -96,9 +100,10 @@ class Simulator:
         self._line.ask({"control": "plug", "bus": self._place(device)[0]})
 
     def fault(self, device: str, kind: str, **parts: Any) -> None:
-        """Plan a fault: kinds and parts as in docs/simulator.md."""
+        """Plan a fault: kinds and parts as in docs/simulator.md; `at` and `register` are registers of the device."""
         bus, place = self._place(device)
-        self._line.ask({"control": "fault", "bus": bus, "fault": {"kind": kind, "address": place, **parts}})
+        there = {key: self.place_of(f"{device}.{parts[key]}")[1] for key in ("at", "register") if key in parts}
+        self._line.ask({"control": "fault", "bus": bus, "fault": {"kind": kind, "address": place, **parts, **there}})
 
     def clear_faults(self) -> None:
         """Forget what is planned and has not struck."""
@@ -106,17 +111,22 @@ class Simulator:
 
     def traffic(self, device: str | None = None) -> list[str]:
         """What the buses were asked for, in order, as `motor write 0x01 01`; of one device, or bus by bus."""
-        lines = []
+        lines, own = [], ""
+        if device is not None:  # of parts, all of their chip: a transfer does not say which of them it is for
+            own = next(name for name, place in self._places.items() if place == self._place(device)) + " "
         for bus in self.board.buses:
             shown = self._line.ask({"control": "traffic", "bus": bus})["traffic"]
             lines += [named(self._places, bus, from_object(transfer)) for transfer in shown]
-        return [line for line in lines if device is None or line.startswith(f"{device} ")]
+        return [line for line in lines if line.startswith(own)]
 
     def counts(self) -> Iterator[str]:
-        """Everything that was executed, as lines."""
-        for device in dict(zip(self._places.values(), self._places, strict=True)).values():  # parts share a chip
+        """Everything that was executed, as lines; of a part what is its own."""
+        for device, spec in self.board.devices.items():
+            own = "" if spec.part is None else f"{spec.part}."
             for name, number in self._of("counts", device).items():
-                yield f"{number} × {device}.{name.rpartition('.')[0]} {name.rpartition('.')[2]}"
+                if name.startswith(own):
+                    register, _, access = name.removeprefix(own).rpartition(".")
+                    yield f"{number} × {device}.{register} {access}"
 
     def _of(self, control: Literal["counts", "values"], device: str) -> dict[str, Any]:
         bus, place = self._place(device)
@@ -129,8 +139,12 @@ class Simulator:
             raise ValueError(f"the board has no device {device!r}; it has " + ", ".join(self._places))
         return self._places[device]
 
-    def _found(self, register: str) -> tuple[str, str]:
-        """The device, and the name that the register has at the chip: that of a part has its cluster before it."""
+    def place_of(self, register: str) -> tuple[str, str]:
+        """The device, and the name that the register has at the chip: that of a part has its cluster before it.
+
+        Raises:
+            ValueError: the board has no such device, or the device no such register or memory.
+        """
         device, _, name = register.partition(".")
         self._place(device)
         spec = self.board.devices[device]

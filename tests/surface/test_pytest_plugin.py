@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -251,6 +251,35 @@ def test_chips_when_their_hands_are_used_then_each_does_what_it_says(chips: Simu
     for wrong in ("nobody.X", "gpio.NOTHING"):
         with pytest.raises(ValueError, match="has no"):
             chips.executed(wrong)
+
+
+def test_parts_when_they_are_one_chip_then_each_is_counted_by_its_own_name(short: Path) -> None:
+    (short / "chip.toml").write_text(
+        "schema = 1\npart = 'chip'\nvendor = 'v'\ntitle = 't'\nsource = 's'\n"
+        "access = { offset_bytes = 1, byte_order = 'big', i2c = { addresses = [0x30], auto_increment = 'both' } }\n"
+        "defaults.read = { effects = ['none'], provenance = 'generated', source = 's' }\n"
+        "defaults.write = { effect = 'store', provenance = 'generated', source = 's' }\n"
+        + "".join(
+            f"[clusters.{c}]\noffset = {n}\nregisters.X = {{ offset = 0, access = 'rw' }}\n" for n, c in enumerate("AB")
+        )
+    )
+    part = "[devices.{}]\ncontract = './chip.toml'\nbus = 'b'\naddress = 0x30\npart = '{}'\n"
+    board = short / "parts.toml"
+    bus = "name = 'p'\n[buses.b]\nkind = 'sim'\nsole_master = true\n"
+    board.write_text(bus + part.format("left", "A") + part.format("right", "B"))
+    with closing(Simulator(board, short / "sim")) as chip:
+        made = Daemon(board, short / "sim", chip, short / "store", short / "run")
+        with closing(made) as daemon, daemon.client() as hw:
+            assert hw.write("right.X", 5, key="parts-0001").ok
+            assert daemon.killed_during(lambda: hw.write("left.X", 7, key="parts-0002"), "left.X").ok
+        assert [chip.executed(name) for name in ("left.X", "right.X")] == [1, 1]
+        assert [chip.value(name) for name in ("left.X", "right.X")] == [7, 5]
+        assert sorted(line for line in chip.counts() if "write" in line) == ["1 × left.X write", "1 × right.X write"]
+        assert chip.values("left")["part"] == "chip"
+        written = ["left write 0x01 05", "left write 0x00 07"]
+        assert [[t for t in chip.traffic(d) if "write" in t] for d in ("left", "right", None)] == [written] * 3
+        with pytest.raises(ValueError, match="right has no register 'Y'"):
+            chip.fault("right", "nack", at="Y")
 
 
 def test_manual_when_it_lists_fixtures_and_their_calls_then_all_of_them() -> None:
