@@ -154,9 +154,15 @@ def test_board_when_none_is_said_then_the_bench_and_a_marker_names_one_beside_it
         "@pytest.fixture\n"
         "def mine(hw_board): return hw_board.read_text()\n"
         "def test_text(mine): assert 'sc16is750' in mine\n"
+        "class TestOwn:\n"
+        "    @pytest.fixture\n"
+        "    def hw_board(self, hw_board, tmp_path):\n"
+        "        (tmp_path / 'own.toml').write_text(hw_board.read_text().replace('0x4d', '0x4c'))\n"
+        "        return tmp_path / 'own.toml'\n"
+        "    def test_own(self, hw_sim): assert hw_sim.board.devices['uart'].address == 0x4c\n"
     )
     done = run(tmp_path)
-    assert counted(done) == {"passed": 3}, done.stdout
+    assert counted(done) == {"passed": 4}, done.stdout
     assert "hwtool: " in done.stdout and "board the built-in bench" in done.stdout
 
 
