@@ -67,7 +67,7 @@ def prepared() -> None:
 def carried_out(rig: Rig) -> bool:
     """Run the tests of one; prints its line, and answers whether nothing failed."""
     began_s = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *rig.tests]
+    command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", *rig.tests]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
     counted = re.findall(r"(\d+) (passed|failed|skipped|error)", "".join(done.stdout.splitlines()[-1:]))
     told = ", ".join(f"{number} {what}" for number, what in counted) or f"ended with {done.returncode}"
