@@ -41,6 +41,10 @@ def _end_with_starter() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _say_ready() -> None:
+    print(CHIPS_READY, file=sys.stderr, flush=True)
+
+
 def main(words: list[str]) -> int:
     """Run one of the two until it is told to end; the exit code."""
     what, file, socket, *more = words
@@ -55,8 +59,7 @@ def main(words: list[str]) -> int:
         from hwtool_sim.process import serve as serve_chips
 
         chips = served(board, socket)
-        ready = lambda: print(CHIPS_READY, file=sys.stderr, flush=True)  # noqa: E731
-        serve_chips(socket, chips.buses, {}, end_at=(signal.SIGTERM, signal.SIGINT), ready=ready)
+        serve_chips(socket, chips.buses, {}, end_at=(signal.SIGTERM, signal.SIGINT), ready=_say_ready)
         return 0
     from hwtool.server import run, serve
 

@@ -25,6 +25,8 @@ from hwtool.checks.apart_daemon import Daemon
 from hwtool.checks.hosted import CHIPS_READY
 from hwtool.failures import OutcomeUnknown
 
+pytestmark = pytest.mark.timeout(240)
+RUN_S = 200  # a whole run of pytest, beside others on few cores
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "pytest"
 ENVIRONMENT = {
     name: value
@@ -38,7 +40,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`pytest WORDS…` in a directory, as its owner would."""
     command = [sys.executable, "-m", "pytest", *FEW, f"--basetemp={project / 'tmp'}", *words]
     return subprocess.run(
-        command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=4 * LIMIT_S
+        command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=RUN_S
     )
 
 
