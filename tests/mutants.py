@@ -1635,6 +1635,8 @@ MUTANTS = [
         "socket=None",
         "tests/hwtool/test_recordings.py::"
         "test_board_when_recorded_or_replayed_then_paths_stand_beside_it_and_checks_ignore_both",
+    ),
+    Mutant(
         "the pytest plugin brings nothing of hwtool with it",
         "hwtool/pytest_plugin.py",
         "import pytest\n\nif TYPE_CHECKING:",
