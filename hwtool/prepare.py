@@ -191,8 +191,9 @@ async def _compare_identity(device: Device, identity: Identity) -> None:
         else:
             mask = identity.mask if identity.mask is not None and name == identity.register else -1
             wanted = set(kinds)
-            if named is not None and (name == identity.serial or identity.serial is None):
-                wanted |= {number for number in [_number(named)] if number is not None}
+            number = None if named is None else _number(named)
+            if number is not None and (name == identity.serial or identity.serial is None):
+                wanted = {number}  # this one of its kind
             fits = not wanted or seen & mask in {w & mask for w in wanted}
             expected, found = ", ".join(f"{w:#x}" for w in sorted(wanted)), hex(seen)
         if not fits:

@@ -1552,13 +1552,6 @@ MUTANTS = [
         REACHED + "[where nothing is declared]",
     ),
     Mutant(
-        "other names of a secret's bits are secret",
-        "sim/hwtool_sim/reached.py",
-        "any(r.name in secret or any(o.name in secret for o in overlapping(contract, r)) for r in found)",
-        "any(r.name in secret for r in found)",
-        REACHED + "[a register that answers where it stands, too]",
-    ),
-    Mutant(
         "a recorded bus is called once",
         "sim/hwtool_sim/recording.py",
         "            answer = self._bus.perform(transfer)\n",

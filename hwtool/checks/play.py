@@ -70,11 +70,15 @@ def _unseen(stage: Stage, step: Step, executed: dict[str, int], traffic: list[st
             yield f"{name} holds {told[0]}, and should hold {told[1]}"
     for name, elements in (seen.fifos or {}).items():
         chip, register = _place(stage, name)
-        waiting = list(chip.fifos.get(register, ()))
+        if register not in chip.fifos:
+            raise Wrong(f"{register!r} is no FIFO of {chip.contract.part}")
+        waiting = list(chip.fifos[register])
         if waiting != elements:
             yield f"in {name} wait {waiting}, and should be {elements}"
     for name, count in (seen.pulses or {}).items():
         chip, register = _place(stage, name)
+        if register not in chip.contract.registers:
+            raise Wrong(f"{chip.contract.part} has no register {register!r}")
         if chip.pulses[register] != count:
             yield f"{name} fired {chip.pulses[register]} times, and should have {count}"
 
@@ -93,18 +97,21 @@ def _held(stage: Stage, name: str) -> int | str:
     chip, register = _place(stage, name)
     memory, bracket, at = register.partition("[")
     if bracket and memory in chip.memories:
-        with contextlib.suppress(ValueError, IndexError):
+        with contextlib.suppress(ValueError):
             first = int(at.rstrip("]"), 0)
-            return chip.memories[memory].cells[first : first + 1].hex()
+            if 0 <= first < len(chip.memories[memory].cells):
+                return chip.memories[memory].cells[first : first + 1].hex()
+        raise Wrong(f"{chip.contract.part} has no cell {register!r}")
     if register not in chip.values:
         raise Wrong(f"{chip.contract.part} has no register {register!r}")
-    return chip.values[register]
+    chip.catch_up(stage.time.monotonic_s())
+    return chip.held(chip.contract.registers[register])
 
 
 async def _played(scenario: Scenario, directory: Path) -> list[Finding]:
     stage, found, broken = Stage(scenario, directory), list[Finding](), ""
-    for bus in stage.bench.buses.values():
-        bus.begin(scenario.script.seed or 0)
+    for name, bus in stage.bench.buses.items():
+        bus.begin(scenario.script.seed or 0, name)
     plan(scenario.script, stage.bench)
     await stage.begin()
     try:

@@ -7,6 +7,7 @@ it could not fail. What the steps do is in hwtool.checks.play.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,13 +17,15 @@ from typing import Any, Final
 
 from hwtool.config import Board, board_of, load_board
 from hwtool.simulator import places_of
-from hwtool_contracts.messages import METHODS
+from hwtool_contracts.messages import METHODS, Result
 from hwtool_contracts.model import Contract
 from hwtool_contracts.native import contract_of
 from hwtool_contracts.toml_reader import Fault, Faults, Table, parse_toml
-from hwtool_sim.script import Script, script_of
+from hwtool_sim.control import Stop, control_of
+from hwtool_sim.script import Script, planned, script_of
 
 MOST_REPEATS: Final = 1000
+MOST_SECONDS: Final = 10_000_000
 DOES: Final = ("call", "together", "control", "fault", "pass_s", "daemon")
 
 
@@ -88,7 +91,8 @@ class Seen:
     @property
     def anything(self) -> bool:
         """Whether nothing must be there."""
-        return all(getattr(self, name) is None for name in self.__slots__)
+        nothing = self.traffic is None and self.executed is None  # these say something of what is not named, too
+        return nothing and not (self.holds or self.fifos or self.pulses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class Step:
     @property
     def expects(self) -> bool:
         """Whether it can fail."""
-        return not self.seen.anything or any(call.expect is not None for call in self.calls)
+        return not self.seen.anything or any(call.expect for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,8 @@ def scenario_files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.glob("*.toml") if "[[steps]]" in p.read_text("utf-8", "replace"))
+    files = (p for p in path.glob("*.toml") if p.is_file())
+    found = sorted(p for p in files if "[[steps]]" in p.read_text("utf-8", "replace"))
     if not found:
         raise Faults([Fault(str(path), "", "", "no scenario here", None or "", "files with [[steps]]")])
     return found
@@ -187,7 +192,7 @@ def load_scenario(path: Path, board: Board | None = None) -> Scenario:
         script = script_of(parts, path.name, places)
     except Faults as found:
         faults += found.faults
-    steps = tuple(_step(n, table) for n, table in enumerate(top.array("steps"), 1))
+    steps = tuple(_step(n, table, played_on) for n, table in enumerate(top.array("steps"), 1))
     top.done()
     if not any(step.expects for step in steps):
         top.fault("steps", "nothing is expected: it could not fail", None, "expect, traffic, executed, holds, …")
@@ -228,12 +233,16 @@ def _board(
     return given
 
 
-def _step(number: int, table: Table) -> Step:
+def _step(number: int, table: Table, board: Board | None) -> Step:
     does = [key for key in DOES if key in table]
     if len(does) != 1:
         table.fault("", "a step does one thing", ", ".join(does) or "nothing", "one of " + ", ".join(DOES))
     calls = (_call(table),) if "call" in table else tuple(_call_of(inner) for inner in table.array("together"))
     passes = table.decimal("pass_s")
+    if passes is not None and not 0 <= passes <= MOST_SECONDS:
+        table.fault("pass_s", "out of range", passes, f"0 to {MOST_SECONDS} seconds")
+    if sum(call.killed is not None for call in calls) > 1:
+        table.fault("together", "the daemon can be killed once", None, "one killed")
     step = Step(
         number,
         table.text("say") or "",
@@ -262,8 +271,46 @@ def _step(number: int, table: Table) -> Step:
     for key, value in named.items():
         if value is not None and not isinstance(value, dict):
             table.fault(key, "wrong type", repr(value), "a table")
+    for name, count in (seen.executed if isinstance(seen.executed, dict) else {}).items():
+        if count != "some" and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            table.fault(
+                f"executed.{name}", "not a count", repr(count), '1 or more, or "some"; what is not named is none'
+            )
+    if board is not None:
+        _check_hands(step, table, board)
     table.done()
     return step
+
+
+def _check_hands(step: Step, table: Table, board: Board) -> None:
+    """What the outside world is to do is looked at when the file is read, as far as that can be known then."""
+    try:
+        if isinstance(step.fault, dict):
+            planned(step.fault, places_of(board))
+    except ValueError as error:
+        table.fault("fault", str(error), None, "a fault as docs/simulator.md tells")
+    try:
+        if isinstance(step.control, dict):
+            control = control_of(request_of(step.control, places_of(board)))
+            if isinstance(control, Stop):
+                raise ValueError("there is no process that could stop")
+    except ValueError as error:
+        table.fault("control", str(error), None, "a control as docs/simulator.md tells")
+
+
+def request_of(asked: Mapping[str, Any], places: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+    """A control of a step as the simulator takes it.
+
+    Raises:
+        ValueError: there is no such device.
+    """
+    parts = dict(asked)
+    device = parts.pop("device", None)
+    if device is not None:
+        if not isinstance(device, str) or device not in places:
+            raise ValueError(f"there is no device {device!r}; there are " + ", ".join(places))
+        parts["bus"], parts["address"] = places[device]
+    return {"control": parts.pop("name", None), **parts}
 
 
 def _call_of(table: Table) -> Call:
@@ -281,6 +328,15 @@ def _call(table: Table) -> Call:
     for key, value in (("params", params), ("expect", expect)):
         if value is not None and not isinstance(value, dict):
             table.fault(key, "wrong type", repr(value), "a table")
+    for key in expect if isinstance(expect, dict) else ():
+        if key not in Result.__struct_fields__:
+            near = difflib.get_close_matches(key, Result.__struct_fields__, 1)
+            wanted = near[0] + "?" if near else "one of " + ", ".join(Result.__struct_fields__)
+            table.fault(f"expect.{key}", "no member of a result", key, wanted)
+    if killed is not None and expect is not None:
+        table.fault("expect", "a request that the daemon dies of has no result", None, "the key left out")
+    if killed is None and "passed" in table:
+        table.fault("passed", "belongs to killed", None, "killed, or the key left out")
     return Call(
         method,
         _plain(params or {}),

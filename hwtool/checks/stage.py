@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hwtool.approvals import TOO_SOON_NS
 from hwtool.checks.rig import AGENT, OPERATOR
-from hwtool.checks.scenario import Call, Moment, Scenario, Who
+from hwtool.checks.scenario import Call, Moment, Scenario, Who, request_of
 from hwtool.checks.simulated import OwnTime, simulated
 from hwtool.checks.traffic import named
 from hwtool.config import Board, BusSpec
@@ -23,11 +23,12 @@ from hwtool.policy import Caller
 from hwtool.simulator import places_of
 from hwtool_contracts.messages import Result
 from hwtool_contracts.toml_reader import Faults
-from hwtool_registers.bus import Answer, Message, RegisterWrite, Rejected, Transfer
+from hwtool_registers.bus import Answer, Line, Message, RegisterWrite, Rejected, Transfer
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
-from hwtool_sim.control import Bench, carry_out
+from hwtool_sim.control import Bench, carry_out, plan_fault
+from hwtool_sim.faults import OF_TWO_WIRES
 from hwtool_sim.script import planned
 
 CALLERS: Final = {Who.AGENT: AGENT, Who.OPERATOR: OPERATOR, Who.APPROVER: Caller(2, "operator", "grant-", 0)}
@@ -95,6 +96,9 @@ class Stage:
         self._directory = directory
         self._engine: Engine | None = None
         self._killing: Moment | None = None
+        self._kinds = {name: spec.kind for name, spec in scenario.board.buses.items()}
+        self._counted: dict[str, Chip] = {}
+        self._gone: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in self.places}
         self._passed = 0
         self._reads = False
 
@@ -129,7 +133,7 @@ class Stage:
         """What the daemon does by itself is over: buses that are there are quiet, and the rules have looked."""
         if self._engine is not None:
             for device in self._engine.daemon.devices.values():
-                if self.bench.buses[device.spec.bus].plugged:
+                if self.bench.buses[device.spec.bus].is_there():
                     await self._engine.rules_done(device)
 
     async def end(self) -> None:
@@ -165,7 +169,11 @@ class Stage:
 
     def dying(self, transfer: Transfer) -> Moment | None:
         """Whether the daemon dies of the transfer that comes: one that writes, of a request that writes."""
-        writes = isinstance(transfer, RegisterWrite) or (isinstance(transfer, Message) and not transfer.read_bytes)
+        match transfer:
+            case RegisterWrite() | Message(read_bytes=0) | Line(expects_reply=False):
+                writes = True
+            case _:
+                writes = False
         if self._killing is None or writes is self._reads:
             return None
         self._passed -= 1
@@ -178,6 +186,9 @@ class Stage:
             Wrong: the daemon was to be killed at a transfer that did not come.
         """
         if call.killed is not None:
+            if call.approved:
+                waits = await self._call(call.who, call.method, call.params)
+                await self._approve(waits.id)
             self._killing, self._passed = call.killed, call.passed
             self._reads = call.method == "reg.read_effectful"
             life = self.life
@@ -215,15 +226,16 @@ class Stage:
         Raises:
             Wrong: it cannot be done.
         """
-        parts = dict(asked)
-        device = parts.pop("device", None)
-        if device is not None:
-            self.chip(device)
-            parts["bus"], parts["address"] = self.places[device]
         try:
-            carry_out(self.bench, {"control": parts.pop("name", None), **parts})
+            request = request_of(asked, self.places)
+            carry_out(self.bench, request)
         except (ValueError, OSError, Faults) as error:
             raise Wrong(str(error)) from error
+        if request["control"] == "move":  # a device is its chip, wherever that answers now
+            origin = self.bench.name_of(request.get("bus"))
+            for device, place in self.places.items():
+                if place == (origin, request["address"]):
+                    self.places[device] = (request.get("to_bus") or origin, request["to"])
 
     def fault(self, asked: dict[str, Any]) -> None:
         """Plan a fault.
@@ -233,19 +245,24 @@ class Stage:
         """
         try:
             bus, fault = planned(asked, self.places)
-            self.bench.buses[self.bench.name_of(bus)].plan(fault)
+            name = self.bench.name_of(bus)
+            if self._kinds[name].startswith("modbus") and fault.kind in OF_TWO_WIRES:
+                raise Wrong(f"{fault.kind}: bus {name} is a line of Modbus; use request_lost")
+            plan_fault(self.bench, name, fault)
         except (ValueError, Faults) as error:
             raise Wrong(str(error)) from error
 
     def executed(self) -> Counter[str]:
         """What every chip has executed so far."""
-        return Counter(
-            {
-                f"{device}.{name} {access}": count
-                for device in self.places
-                for (name, access), count in self.chip(device).executed.items()
-            }
-        )
+        found: Counter[str] = Counter()
+        for device in self.places:
+            chip, before = self.chip(device), self._counted.get(device)
+            if before is not chip:  # another one has taken its place: what the first one did is not undone
+                self._gone[device] += Counter() if before is None else before.executed
+                self._counted[device] = chip
+            for (name, access), count in (self._gone[device] + chip.executed).items():
+                found[f"{device}.{name} {access}"] += count
+        return found
 
     def sent(self) -> dict[str, int]:
         """How many transfers each bus was asked for."""

@@ -148,8 +148,8 @@ def sim(board: Path, socket_: str | None, faults: Path | None, seed: int | None)
     drawn = next((s for s in (seed, script.seed) if s is not None), secrets.randbelow(1 << 32))
 
     def prepare(bench: Bench) -> None:
-        for bus in bench.buses.values():
-            bus.begin(drawn)
+        for name, bus in bench.buses.items():
+            bus.begin(drawn, name)
         with usable("fault script"):
             plan(script, bench)
         click.echo(f"hwtool sim: seed {drawn}", err=True)

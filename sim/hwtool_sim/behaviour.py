@@ -9,14 +9,20 @@ The classes are in hwtool_sim.behaviours, a file a chip; docs/simulator.md lists
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from hwtool_sim.chip import Chip
 
 
 class Behaviour:
-    """What one chip does by itself: nothing, where a class of its own says no more. Each chip has its own object."""
+    """What one chip does by itself: nothing, where a class of its own says no more. Each chip has its own object.
+
+    Attributes:
+        registers: what its contract must have: another contract of the same name is another chip.
+    """
+
+    registers: ClassVar[tuple[str, ...]] = ()
 
     def power_on(self, chip: Chip) -> None:
         """Put into it what it holds once it has power, beside the reset values of its contract."""

@@ -108,10 +108,10 @@ class SimBus:
         self._make = make
         self.begin(seed)
 
-    def begin(self, seed: int) -> None:
-        """Begin to draw chances anew."""
+    def begin(self, seed: int, name: str = "") -> None:
+        """Begin to draw chances anew; `name` tells several buses of one seed apart."""
         self.seed = seed
-        self._draw = Random(seed)
+        self._draw = Random(f"{seed}:{name}" if name else seed)
 
     @property
     def inline(self) -> bool:
@@ -124,13 +124,19 @@ class SimBus:
         Raises:
             OSError: the bus is unplugged.
         """
-        if not self.plugged:
+        if not self.is_there():
             raise OSError(errno.ENODEV, "the simulated bus is unplugged")
+
+    def is_there(self) -> bool:
+        """Whether it is plugged: one that was away, or stuck, for a time is itself again when that is over."""
+        if self._ends_s is not None and self.clock() >= self._ends_s:
+            self.plug()
+        return self.plugged
 
     def boot_evidence(self, address: int) -> str | None:
         """The chip's nonce; None where no chip can be asked, or where its contract says what it shows by itself."""
         chip = self.chips.get(address)
-        if chip is None or not self.plugged or chip.contract.restart is not None:
+        if not self.is_there() or chip is None or chip.contract.restart is not None:
             return None
         return chip.nonce
 
@@ -193,9 +199,7 @@ class SimBus:
 
     def carry(self, transfer: Transfer) -> tuple[Answer, float | None]:
         """The answer of a transfer, and how long it takes to come (None: no time); waits for nothing."""
-        if self._ends_s is not None and self.clock() >= self._ends_s:
-            self.plug()
-        if not self.plugged:
+        if not self.is_there():
             self._note(transfer)
             return Rejected("the simulated bus is unplugged", "port-not-opened"), None
         if self._stuck:
@@ -261,6 +265,7 @@ class SimBus:
                 self._happen(address, event, space)
         others = [] if isinstance(transfer, Line) else [p for p in self._all_at(transfer.address) if p != address]
         for other in others:  # they hear it too, and what they say is mixed with what the first one says
+            self.chips[other].catch_up(self.clock())
             _act(self.chips[other], transfer, None)
             loss = loss or Fault(FaultKind.CORRUPTED, address)
         if loss is not None and loss.kind in (FaultKind.UNPLUG, FaultKind.STUCK_BUS):
@@ -391,8 +396,15 @@ def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotT
         if loss.kind is FaultKind.STUCK_BUS and _access_of(transfer) == "write":
             return None  # it has not come to its end
         if loss.slip and isinstance(transfer, RegisterWrite):
-            shifted = int.from_bytes(transfer.data, "big") >> 1
-            transfer = replace(transfer, data=shifted.to_bytes(len(transfer.data), "big"))
+            transfer = replace(transfer, data=_slipped(transfer.data))
+        if loss.slip and isinstance(transfer, Message):
+            transfer = replace(transfer, write=_slipped(transfer.write))
+        if (
+            loss.kind is FaultKind.DATA_NACK
+            and isinstance(transfer, Message)
+            and loss.after_bytes < len(transfer.write)
+        ):
+            return None  # a command that has not come to its end
         if loss.kind is FaultKind.DATA_NACK and isinstance(transfer, RegisterWrite):
             transfer = replace(transfer, data=transfer.data[: loss.after_bytes])
             if not transfer.data:
@@ -401,6 +413,11 @@ def _act(chip: Chip, transfer: Transfer, loss: Fault | None) -> Confirmed | NotT
         return apply_to(chip, transfer)
     except NotThere as refusal:
         return refusal
+
+
+def _slipped(data: bytes) -> bytes:
+    """Bytes that arrive one bit later."""
+    return (int.from_bytes(data, "big") >> 1).to_bytes(len(data), "big")
 
 
 def _nobody(transfer: Transfer) -> bytes:

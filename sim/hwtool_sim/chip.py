@@ -104,6 +104,7 @@ class Chip:
         self.busy_place: str | None = None
         self.moves = True
         self.now_s = self.started_s = 0.0
+        self._knows_the_time = False
         self.executed: Counter[tuple[str, str]] = Counter()
         self.foreign: Counter[tuple[str, str]] = Counter()
         self.pulses: Counter[str] = Counter()
@@ -353,6 +354,8 @@ class Chip:
 
     def catch_up(self, now_s: float) -> None:
         """It is so late by the clock of its bus: what time does to the chip has been done."""
+        if not self._knows_the_time:  # it was made before anybody told it
+            self._knows_the_time, self.started_s = True, now_s
         self.now_s = now_s
         if self.busy_place is not None and self.busy_until_s <= now_s:
             self.show_busy(self.busy_place, False)

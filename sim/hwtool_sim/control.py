@@ -207,9 +207,7 @@ def carry_out(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: malformed, or not to be had.
         OSError: a line cannot be plugged where it was.
     """
-    if request.get("control") not in NAMES:
-        raise ValueError(f"no control is called {request.get('control')!r}; one of " + ", ".join(NAMES))
-    control = msgspec.convert(request, Control)
+    control = control_of(request)
     with bench.lock:
         shown = _act(bench, control)
     if isinstance(control, Unplug | Plug):
@@ -217,6 +215,18 @@ def carry_out(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
         if line is not None:
             line.follow()
     return shown
+
+
+def control_of(request: Mapping[str, Any]) -> Control:
+    """The control that a request is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if request.get("control") not in NAMES:
+        raise ValueError(f"no control is called {request.get('control')!r}; one of " + ", ".join(NAMES))
+    control: Control = msgspec.convert(request, Control)
+    return control
 
 
 def _act(bench: Bench, control: Control) -> dict[str, Any]:
@@ -244,7 +254,7 @@ def _act(bench: Bench, control: Control) -> dict[str, Any]:
             plan_fault(bench, bench.name_of(bus), fault)
         case Seed(seed, bus):
             for name in bench.buses if bus is None else (bench.name_of(bus),):
-                bench.buses[name].begin(seed)
+                bench.buses[name].begin(seed, name)
         case ClearFaults(bus=bus):
             for name in bench.buses if bus is None else (bench.name_of(bus),):
                 bench.buses[name].faults.clear()

@@ -103,7 +103,7 @@ class SimServer(socketserver.ThreadingUnixStreamServer):
         if name in self.bench.lines:
             raise ValueError(f"bus {name} is served at {self.bench.lines[name].path}, not here")
         if asked == "join":
-            return {"joined": name, "plugged": bus.plugged}
+            return {"joined": name, "plugged": bus.is_there()}
         with self._turns[name]:
             if asked == "transfer":
                 transfer = from_object(request["transfer"])
@@ -114,7 +114,7 @@ class SimServer(socketserver.ThreadingUnixStreamServer):
             with self.bench.lock:
                 if asked == "boot_evidence":
                     return {"nonce": bus.boot_evidence(request["boot_evidence"])}
-                if bus.plugged:
+                if bus.is_there():
                     bus.quiesce(bus.clock())
                 return {"quiet": bus.plugged}
 

@@ -19,7 +19,7 @@ from typing import Final
 from hwtool_contracts.effects import ReadEffect
 from hwtool_contracts.judge import ReadJudgement, judge_read
 from hwtool_contracts.model import Contract, Field, Memory, Register, Space
-from hwtool_contracts.places import find_place, overlapping, places_of
+from hwtool_contracts.places import find_place, places_of
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
 
 MOST_REMEMBERED: Final = 4096
@@ -124,7 +124,7 @@ def _secrets_of(contract: Contract) -> frozenset[str]:
 def _hides(contract: Contract, found: list[Register], memories: list[Memory], secret: frozenset[str]) -> bool:
     if not secret or not (found or memories):
         return bool(secret)
-    return any(r.name in secret or any(o.name in secret for o in overlapping(contract, r)) for r in found)
+    return any(r.name in secret for r in found)  # what shares bits with one is sensitive itself: hwtool_contracts.reach
 
 
 def _is_clean(contract: Contract, found: list[Register], memories: list[Memory]) -> bool:

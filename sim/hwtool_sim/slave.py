@@ -68,7 +68,8 @@ def request_in(frame: bytes, contract: Contract | None) -> RegisterRead | Regist
         return _both_asked(unit, body, offset_bytes)
     if function not in (1, 2, 3, 4, 5, 6, 15, 16, 22):
         return NO_SUCH_FUNCTION
-    if len(body) < 4 or (function not in (15, 16) and len(body) != (6 if function == 22 else 4)):
+    size = {15: 5, 16: 5, 22: 6}.get(function, 4)  # at least, of those that say how many bytes follow
+    if len(body) < size or (function not in (15, 16) and len(body) != size):
         return NO_SUCH_QUANTITY
     offset, word = int.from_bytes(body[:2], "big"), int.from_bytes(body[2:4], "big")
     match function:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import logging
 import selectors
 import socket
 import threading
@@ -29,6 +30,7 @@ from hwtool_sim.follower import FOLLOW_LIMIT_S, Follower
 from hwtool_sim.input_buffer import InputBuffer
 from hwtool_sim.slave import exception_frame, replies_to, request_in
 
+SEND_LIMIT_S: Final = 1.0  # who reads nothing for so long loses its replies
 WRONG_PROTOCOL: Final = 0xFFFF  # what a spoilt header says: nothing behind it can be trusted
 
 
@@ -56,6 +58,7 @@ class TcpLine:
         self.bus = bus
         self.path = f"{host}:{port}"
         self._host, self._port = host, port
+        self._place = (host, port)
         self._chips = lock
         self._server: socket.socket | None = None
         self._peers: dict[int, _Peer] = {}
@@ -71,9 +74,10 @@ class TcpLine:
         Raises:
             OSError: the place is no loopback address, or taken.
         """
-        with contextlib.suppress(ValueError):
-            if self._host != "localhost" and not ipaddress.ip_address(self._host).is_loopback:
-                raise OSError(errno.EPERM, f"{self.path} is no loopback address: simulated devices are for this host")
+        found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        self._place = (str(found[0][4][0]), self._port)
+        if not ipaddress.ip_address(self._place[0]).is_loopback:
+            raise OSError(errno.EPERM, f"{self.path} is no loopback address: simulated devices are for this host")
         self._listen()
         self._thread.start()
 
@@ -96,7 +100,9 @@ class TcpLine:
         self._follower.follow()
 
     def _listen(self) -> None:
-        server = socket.create_server((self._host, self._port), reuse_port=False)
+        server = socket.create_server(
+            self._place, family=socket.AF_INET6 if ":" in self._place[0] else socket.AF_INET, reuse_port=False
+        )
         server.setblocking(False)
         self._server = server
         self._selector.register(server, selectors.EVENT_READ)
@@ -126,7 +132,7 @@ class TcpLine:
                 elif key.fileobj is self._server:
                     self._accept()
                 elif key.fd in self._peers:
-                    self._feed(self._peers[key.fd])
+                    self._fed(self._peers[key.fd])
 
     def _patience_s(self) -> float | None:
         due = [peer.owed.next_s for peer in self._peers.values() if peer.owed.next_s is not None]
@@ -141,6 +147,15 @@ class TcpLine:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._peers[line.fileno()] = _Peer(line)
             self._selector.register(line, selectors.EVENT_READ)
+
+    def _fed(self, peer: _Peer) -> None:
+        """As `_feed`; a defect costs the connection that met it, and no other."""
+        try:
+            self._feed(peer)
+        except Exception:
+            logging.getLogger(__name__).exception("the connection to %s is given up", self.path)
+            if peer.line.fileno() in self._peers:
+                self._drop(peer)
 
     def _feed(self, peer: _Peer) -> None:
         """Take in what has come, and answer every whole frame."""
@@ -189,7 +204,9 @@ class TcpLine:
     def _send(self, peer: _Peer, frames: bytes) -> None:
         with contextlib.suppress(OSError):  # nobody reads what comes
             if frames:
-                peer.line.send(frames)
+                peer.line.settimeout(SEND_LIMIT_S)
+                peer.line.sendall(frames)
+                peer.line.setblocking(False)
 
 
 def _enveloped(number: int, frame: bytes) -> bytes:

@@ -442,3 +442,17 @@ def test_identity_and_assumption_when_behind_a_closed_gate_then_no_value_is_made
     gated = "read = { effects = ['none'], provenance = 'generated', source = 'rtl', gate = 'EN' }"
     field = "\n[registers.ID.fields]\nX = { bits = '7:0' }"
     play(life, toy_board(tmp_path, reg("R", 0), reg("EN", 5), reg("ID", 6, gated + field, access="ro"), more))
+
+
+@pytest.mark.parametrize(("board", "fits"), [("7", True), ("0x08", False)])
+def test_identity_when_the_board_names_one_of_the_kinds_then_no_other_one_is_taken(
+    play: Play, tmp_path: Path, board: str, fits: bool
+) -> None:
+    parts = (reg("R", 0), reg("ID", 1, "reset = 7", access="ro"), "[identity]\nregister = 'ID'\nequals = [7, 8]")
+
+    async def life(lab: Lab) -> None:
+        done = await lab.ask("reg.write", register="toy.R", value=1, key=KEY)
+        assert (done.ok, code_of(done)) == ((True, None) if fits else (False, "stale"))
+        assert lab.writes("R") == fits
+
+    play(life, toy_board(tmp_path, *parts, device=f"identity = '{board}'"))

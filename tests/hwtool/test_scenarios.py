@@ -149,6 +149,19 @@ BROKEN = [
     ("method", "[[steps]]\ncall = 'reg.wriet'\nexpect = { ok = true }\n", "", "no such method; found reg.wriet"),
     ("who", f"{STEP}as = 'root'\nexpect = {{ ok = true }}\n", "", "not in the vocabulary"),
     ("table", f"{STEP}holds = 3\n", "", "steps[0].holds: wrong type"),
+    ("holds nothing", f"{STEP}holds = {{}}\n", "", "nothing is expected"),
+    ("expects nothing", f"{STEP}expect = {{}}\npulses = {{}}\n", "", "nothing is expected"),
+    ("no member", f"{STEP}expect = {{ eror = {{ absent = true }} }}\n", "", "expect.eror: no member of a result; found eror; wanted error?"),
+    ("killed and expects", f"{STEP}killed = 'after'\nexpect = {{ ok = true }}\n", "", "has no result"),
+    ("passed alone", f"{STEP}passed = 1\nexpect = {{ ok = true }}\n", "", "passed: belongs to killed"),
+    ("killed twice", "[[steps]]\nexecuted = {}\n" + 2 * ("[[steps.together]]\n" + WRITE + "killed = 'after'\n"), "", "can be killed once"),
+    ("time backwards", "[[steps]]\npass_s = -5\nexecuted = {}\n", "", "pass_s: out of range"),
+    ("time without end", "[[steps]]\npass_s = 1e300\nexecuted = {}\n", "", "pass_s: out of range"),
+    ("executed never", f"{STEP}executed = {{ 'toy.LEVEL write' = 0 }}\n", "", "not a count; found 0"),
+    ("control", "[[steps]]\ncontrol = { name = 'puhs', device = 'toy' }\nexecuted = {}\n", "", "no control is called 'puhs'"),
+    ("control of nobody", "[[steps]]\ncontrol = { name = 'reset', device = 'tyo' }\nexecuted = {}\n", "", "no device 'tyo'"),
+    ("stop", "[[steps]]\ncontrol = { name = 'stop' }\nexecuted = {}\n", "", "no process that could stop"),
+    ("swap", "[[steps]]\nfault = { device = 'toy', kind = 'swap' }\nexecuted = {}\n", "", "swap needs contract, or same = true"),
     ("no fault", f"[[steps]]\nfault = [3]\n{STEP}expect = {{ ok = true }}\n", "", "steps[0].fault: wrong type"),
     ("params", "[[steps]]\ncall = 'reg.read'\nparams = 3\nexpect = { ok = true }\n", "", "steps[0].params: wrong type"),
     ("schema", f"{STEP}expect = {{ ok = true }}\n", "colour = 1\n", "colour: unknown key"),
@@ -175,15 +188,54 @@ def test_file_when_it_has_no_board_and_none_is_given_then_told(tmp_path: Path) -
 
 def test_step_when_it_cannot_be_done_then_it_has_failed_in_a_sentence(tmp_path: Path) -> None:
     for step, told in (
-        ("control = { name = 'puhs', device = 'toy' }", "no control is called 'puhs'"),
         ("control = { name = 'push', device = 'toy', register = 'LEVEL', elements = [1] }", "LEVEL is no FIFO of toy"),
-        ("fault = { device = 'toy', kind = 'swap' }", "swap needs contract, or same = true"),
+        ("fault = { device = 'toy', kind = 'flip', register = 'LEVLE', bits = 1 }", "toy has no register LEVLE"),
     ):
         (found,) = played(tmp_path, f"[[steps]]\n{step}\nexecuted = {{}}\n")
         assert (found.outcome, told in found.told) == (Outcome.FAILED, True), found.told
 
 
+def test_expectation_when_what_it_names_is_not_there_then_it_fails(tmp_path: Path) -> None:
+    memory = "[contracts.toy.memories.M]\noffset = 0x80\nsize_bytes = 4\n"
+    for wrong, told in (
+        ("pulses = { 'toy.TYPO' = 0 }", "toy has no register 'TYPO'"),
+        ("fifos = { 'toy.TYPO' = [] }", "'TYPO' is no FIFO of toy"),
+        ("holds = { 'toy.M[9]' = '' }", "toy has no cell 'M[9]'"),
+    ):
+        step = f"[[steps]]\npass_s = 1\n{wrong}\n"
+        (found,) = play(scenario(tmp_path, step, rest=TOY.replace("[board]", memory + "[board]")))
+        assert (found.outcome, told in found.told) == (Outcome.FAILED, True), found.told
+
+
+def test_chip_when_it_is_moved_or_swapped_then_it_is_still_the_device_and_what_was_executed_stays(
+    tmp_path: Path,
+) -> None:
+    steps = f"[[steps]]\n{WRITE}executed = {{ 'toy.LEVEL read' = 'some', 'toy.LEVEL write' = 1 }}\n"
+    steps += "[[steps]]\ncontrol = { name = 'swap', device = 'toy', same = true }\nexecuted = {}\n"
+    steps += "[[steps]]\ncontrol = { name = 'move', device = 'toy', to = 0x31 }\nholds = { 'toy.LEVEL' = 0 }\nexecuted = {}\n"
+    assert outcomes(played(tmp_path, steps)) == [Outcome.HELD] * 3
+
+
+def test_bus_when_it_is_away_for_a_time_then_the_daemon_finds_it_again(tmp_path: Path) -> None:
+    away = "[[steps]]\nfault = { device = 'toy', kind = 'unplug', access = 'write', lasts_s = 2 }\n"
+    read = 'call = "reg.read"\nparams = { registers = ["toy.LEVEL"] }\n'
+    steps = f"{away}[[steps]]\n{WRITE}expect = {{ effects = 'unknown' }}\n"
+    steps += f"[[steps]]\npass_s = 10\n[[steps]]\n{read}expect = {{ ok = true }}\n"
+    assert outcomes(played(tmp_path, steps)) == [Outcome.HELD] * 2
+
+
+def test_fault_when_its_bus_is_modbus_then_what_only_wires_have_is_refused(tmp_path: Path) -> None:
+    line = TOY.replace('i2c = { addresses = [0x30], auto_increment = "both" }', "modbus = { base = 0 }")
+    line = line.replace('kind = "sim"', 'kind = "modbus-rtu", path = "/dev/serial/by-id/usb-x"').replace("0x30", "1")
+    for name in ("LEVEL", "FIFO", "STEP"):
+        line = line.replace(f"registers.{name}]", f"registers.{name}]\nspace = 'holding'")
+    step = "[[steps]]\nfault = { device = 'toy', kind = 'false_ack' }\nexecuted = {}\n"
+    (found,) = play(scenario(tmp_path, step, rest=line))
+    assert (found.outcome, "bus b is a line of Modbus" in found.told) == (Outcome.FAILED, True), found.told
+
+
 def test_directory_when_it_has_scenarios_then_each_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "sub.toml").mkdir()
     for name, text in (("b.toml", "[[steps]]"), ("a.toml", "[[steps]]"), ("board.toml", "name = 'x'"), ("c.txt", "")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert [p.name for p in scenario_files(tmp_path)] == ["a.toml", "b.toml"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Confirmed, RegisterRead, RegisterWrite
+from hwtool_sim.behaviour import Behaviour
 from hwtool_sim.behaviours.ads1115 import Ads1115
-from hwtool_sim.board import BEHAVIOURS, bus_of
+from hwtool_sim.board import BEHAVIOURS, bus_of, chip_at_power_on
 from hwtool_sim.bus import SimBus
 from tests.corpus import TOP
 
@@ -113,3 +116,9 @@ def test_manual_when_it_lists_what_is_modelled_then_each_behaviour_has_its_line(
         line.split("`")[1] for line in manual.partition("## Behaviours")[2].splitlines() if line.startswith("| `")
     ]
     assert sorted(listed) == sorted(BEHAVIOURS)
+
+
+def test_chip_when_another_contract_has_the_name_of_a_part_then_it_does_what_that_says_and_no_more() -> None:
+    other = replace(bundled("mcp23017"), part="tmp102")
+    assert chip_at_power_on(other).values["GPIOA"] == 0
+    assert type(chip_at_power_on(other).behaviour) is Behaviour

@@ -8,7 +8,8 @@ import pytest
 
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_contracts.native import parse_contract
+from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Message, RegisterRead, RegisterWrite, Rejected, Sent
 from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
@@ -421,3 +422,67 @@ def test_false_ack_when_the_chip_is_absent_then_the_adapter_confirms_all_the_sam
     bench.fault(FaultKind.FALSE_ACK, 0x33, times=2)
     absent = RegisterRead(0x33, MEMORY, 0, 2)
     assert bench.ask(RegisterWrite(0x33, MEMORY, 0, b"\x01"), absent) == [Confirmed(), Confirmed(b"\xff\xff")]
+
+
+@pytest.mark.parametrize("kind", [FaultKind.STUCK_BUS, FaultKind.UNPLUG])
+def test_bus_when_it_was_away_for_a_time_then_it_can_be_opened_asked_and_drained_again(
+    bench: Bench, kind: FaultKind
+) -> None:
+    bench.fault(kind, lasts_s=2.0)
+    bench.ask(WRITE)
+    bench.now_s += 2.1
+    bench.bus.open()
+    assert bench.bus.boot_evidence(0x20) is not None
+    bench.bus.quiesce(0.0)
+    assert bench.bus.plugged
+
+
+def test_command_when_it_is_not_acknowledged_in_the_middle_then_it_is_not_executed() -> None:
+    chip = chip_at_power_on(bundled("sht3x"))
+    bus = SimBus({0x44: chip}, sleep=lambda _: None, clock=lambda: 0.0)
+    measure = next(r for r in chip.contract.registers.values() if r.name == "MEASURE_HIGH")
+    code = measure.offset.to_bytes(2, "big")
+    for taken, executed in ((0, 0), (1, 0), (2, 1)):
+        bus.plan(Fault(FaultKind.DATA_NACK, 0x44, after_bytes=taken))
+        assert isinstance(bus.perform(Message(0x44, code, 0)), Ambiguous)
+        assert chip.executed["MEASURE_HIGH", "write"] == executed
+
+
+def test_command_when_a_clock_slips_then_another_one_arrives() -> None:
+    chip = chip_at_power_on(bundled("sht3x"))
+    bus = SimBus({0x44: chip}, sleep=lambda _: None, clock=lambda: 0.0)
+    bus.plan(Fault(FaultKind.CLOCK_STRETCH, 0x44, slip=True))
+    bus.perform(Message(0x44, chip.contract.registers["MEASURE_HIGH"].offset.to_bytes(2, "big"), 0))
+    assert chip.executed["MEASURE_HIGH", "write"] == 0
+
+
+def test_chance_when_there_are_several_buses_then_each_has_its_own() -> None:
+    struck = []
+    for name in ("left", "right", "left"):
+        bus = SimBus({0x20: chip_at_power_on(bundled("mcp23017"))}, sleep=lambda _: None, clock=lambda: 0.0)
+        bus.begin(7, name)
+        bus.plan(Fault(FaultKind.NACK, 0x20, times="always", probability=0.5))
+        struck.append([isinstance(bus.perform(READ), Rejected) for _ in range(64)])
+    assert struck[0] == struck[2] != struck[1]
+
+
+def test_uptime_when_the_clock_does_not_begin_at_zero_then_it_counts_from_the_first_look() -> None:
+    text = """
+[restart]
+uptime = "UP"
+unit_ms = 1000
+[registers.UP]
+offset = 0
+access = "ro"
+width_bits = 32
+read = { effects = ["none"], provenance = "generated" }
+"""
+    head = 'schema = 1\npart = "t"\nvendor = "v"\ntitle = "t"\nsource = "s"\n'
+    head += '[access]\noffset_bytes = 1\nbyte_order = "big"\n'
+    contract = parse_contract(f'{head}[access.i2c]\naddresses = [0x20]\nauto_increment = "both"\n{text}', "t.toml")
+    now = [-1e9]
+    bus = SimBus({0x20: Chip(contract)}, sleep=lambda _: None, clock=lambda: now[0])
+    read = RegisterRead(0x20, MEMORY, 0, 4)
+    assert bus.perform(read) == Confirmed(bytes(4))
+    now[0] += 3
+    assert bus.perform(read) == Confirmed(b"\0\0\0\x03")

@@ -166,7 +166,7 @@ SPOILT: dict[FaultKind, tuple[dict[str, Any], int, Answer, int]] = {
     FaultKind.TRUNCATED: ({}, HASTY_MS, Ambiguous(Sent.REPLY, ""), 1),
     FaultKind.CORRUPTED: ({}, PATIENT_MS, Ambiguous(Sent.REPLY, ""), 1),
     FaultKind.EXCEPTION: ({"code": 4}, PATIENT_MS, Ambiguous(Sent.REPLY, "Modbus exception 04 (device failure)"), 0),
-    FaultKind.HANG: ({"hang_s": 0.001}, PATIENT_MS, Confirmed(), 1),
+    FaultKind.HANG: ({"hang_s": 60.0}, HASTY_MS, Ambiguous(Sent.REPLY, "no reply"), 1),
 }
 
 
@@ -208,7 +208,33 @@ def test_plug_when_the_port_was_taken_meanwhile_then_told_and_the_bus_stays_unpl
     assert not serving.bus.plugged
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])  # they must be refused
+@pytest.mark.parametrize("pdu", [b"\x0f\x00\x00\x00\x01", b"\x10\x00\x05\x00\x01"], ids=["coils", "registers"])
+def test_frame_when_it_ends_before_its_count_then_an_exception_and_the_server_lives(
+    serving: Serving, pdu: bytes
+) -> None:
+    line = serving.raw()
+    line.sendall(frame(1, pdu))
+    assert received(line, 9) == frame(1, bytes([pdu[0] | 0x80, 3]))
+    line.close()
+    assert serving.master().perform(READ) == Confirmed(b"\x0a\x0b")
+
+
+def test_connection_when_a_defect_is_met_on_it_then_it_is_given_up_and_the_others_go_on(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    line = serving.raw()
+    with monkeypatch.context() as patch:
+        patch.setattr("hwtool_sim.tcp.request_in", broken)
+        line.sendall(frame(1, READ_LEVEL))
+        assert received(line, 1) == b""
+    assert serving.master().perform(READ) == Confirmed(b"\x0a\x0b")
+    line.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "0"])  # they must be refused
 def test_server_when_its_place_is_no_loopback_then_refused(host: str) -> None:
     with pytest.raises(OSError, match="no loopback address"):
         TcpLine(SimBus({}), host, free_port(), threading.Lock()).open()

@@ -22,6 +22,8 @@ class Ads1115(Behaviour):
         inputs: the code that each setting of MUX converts to.
     """
 
+    registers = ("CONFIG", "CONVERSION")
+
     def __init__(self) -> None:
         self.inputs = dict.fromkeys(range(8), AT_REST)
         self._ends_s: float | None = None

@@ -16,6 +16,8 @@ def float32(number: float) -> int:
 class Sc16is750(Behaviour):
     """A UART that has received five characters and can send 64."""
 
+    registers = ("LCR", "TXLVL", "RHR")
+
     def power_on(self, chip: Chip) -> None:
         """Line settings, room to send, and characters."""
         chip.values |= {"LCR": 0x03, "TXLVL": 64}
@@ -25,6 +27,8 @@ class Sc16is750(Behaviour):
 class Mcp23017(Behaviour):
     """An expander with an interrupt waiting: pin 2 of port A has changed, and is captured."""
 
+    registers = ("GPIOA", "INTFA", "INTCAPA", "GPINTENA")
+
     def power_on(self, chip: Chip) -> None:
         """The pin, its flag and its capture."""
         chip.values |= {"GPIOA": 0x04, "INTFA": 0x04, "INTCAPA": 0x04, "GPINTENA": 0x04}
@@ -33,6 +37,8 @@ class Mcp23017(Behaviour):
 class Tmp102(Behaviour):
     """A thermometer at 25 degrees."""
 
+    registers = ("TEMPERATURE",)
+
     def power_on(self, chip: Chip) -> None:
         """A temperature."""
         chip.values["TEMPERATURE"] = 0x1900
@@ -40,6 +46,18 @@ class Tmp102(Behaviour):
 
 class Sdm120(Behaviour):
     """A meter of a small load."""
+
+    registers = (
+        "VOLTAGE",
+        "CURRENT",
+        "ACTIVE_POWER",
+        "FREQUENCY",
+        "IMPORT_ACTIVE_ENERGY",
+        "RELAY_PULSE_WIDTH",
+        "METER_ID",
+        "METER_CODE",
+        "SERIAL_NUMBER",
+    )
 
     def power_on(self, chip: Chip) -> None:
         """What it measures, and who it is."""

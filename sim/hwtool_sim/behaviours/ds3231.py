@@ -25,6 +25,8 @@ def _bcd(binary: int) -> int:
 class Ds3231(Behaviour):
     """A clock of which the oscillator stopped once, and alarm 1 has fired."""
 
+    registers = ("SECONDS", "MINUTES", "HOURS", "DAY", "DATE", "MONTH", "YEAR", "STATUS", "TEMP")
+
     def __init__(self) -> None:
         self._ticked_s: float | None = None
 
