@@ -412,6 +412,9 @@ def test_bus_when_it_is_away_for_a_time_then_it_is_back_by_itself(bench: Bench, 
 def test_bus_when_it_was_away_and_plugged_early_then_it_does_not_come_back_a_second_time(bench: Bench) -> None:
     bench.fault(FaultKind.UNPLUG, lasts_s=2.0)
     bench.ask(WRITE)
+    bench.bus.unplug()  # for good
+    bench.now_s += 5.0
+    assert isinstance(bench.ask(WRITE)[0], Rejected)
     bench.bus.plug()
     bench.bus.unplug()
     bench.now_s += 5.0

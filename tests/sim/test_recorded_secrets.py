@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,25 @@ def test_write_when_the_bus_brings_back_what_it_sent_then_that_is_left_out_too(t
     for _ in range(2):
         made.perform(RegisterWrite(AT, Space.MEMORY, 4, BYTES))
     assert [entry["answer"]["data"] for entry in entries(tmp_path / "r")[1:]] == [{"shown": "", "redacted": 4}, ""]
+
+
+def test_device_with_a_secret_when_it_answers_at_several_addresses_then_all_of_them_are_its_own(tmp_path: Path) -> None:
+    wide = contract_of(I2C + "offset_bits_in_address = 1\n", reg("KEY", 4, "width_bits = 32\nsensitive = true"))
+    made = recorder(bus_of({AT: wide}), tmp_path / "r", {}, Reached([(AT, wide)]))
+    made.perform(RegisterWrite(AT + 1, Space.MEMORY, 4, BYTES))  # a place that its contract does not know
+    made.close()
+    assert spellings((tmp_path / "r").read_text()) == []
+
+
+def test_error_of_a_bus_when_it_quotes_a_secret_then_its_words_are_left_out(tmp_path: Path) -> None:
+    class Talking(SimBus):
+        def open(self) -> None:
+            raise OSError(19, f"gone with {SPELT}")
+
+    made = recorder(Talking({AT: Chip(BYTEWISE)}), tmp_path / "r", {}, Reached([(AT, BYTEWISE)]))
+    opens: Any = made
+    with pytest.raises(OSError, match=SPELT):
+        opens.open()
+    made.close()
+    assert spellings((tmp_path / "r").read_text()) == []
+    assert entries(tmp_path / "r")[1]["error"]["errno"] == 19
