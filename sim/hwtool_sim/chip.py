@@ -17,6 +17,7 @@ import difflib
 import secrets
 from collections import Counter, deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from hwtool_contracts.effects import ReadEffect
@@ -25,6 +26,7 @@ from hwtool_contracts.places import cells, find_place, gate_of
 from hwtool_registers.bits import from_bytes, to_bytes
 from hwtool_sim import reading, writing
 from hwtool_sim.behaviour import Behaviour
+from hwtool_sim.coming import Coming
 from hwtool_sim.doors import Door, doors_of
 from hwtool_sim.memory import SimMemory
 
@@ -92,6 +94,7 @@ class Chip:
         levels: by register, the bits of it that count the elements of a FIFO, and which.
         last_popped: by FIFO, what was taken last; `written_once`, the bits that take no other value any more.
         restarts: whether the access at work restarts the chip when it is over.
+        coming: what time will bring, in order.
         moves: whether the transfer at work moves the pointer, where a bit of the offset says so.
     """
 
@@ -105,6 +108,7 @@ class Chip:
         self.moves = True
         self.now_s = self.started_s = 0.0
         self._knows_the_time = False
+        self.coming: list[Coming] = []
         self.executed: Counter[tuple[str, str]] = Counter()
         self.foreign: Counter[tuple[str, str]] = Counter()
         self.pulses: Counter[str] = Counter()
@@ -150,6 +154,7 @@ class Chip:
             self.values[register.name] = held[register.name] if register.name in outlasts else raw
         self._show_identity()
         self.started_s = self.now_s
+        self.coming = [c for c in self.coming if c.what == "element"]  # the outside world goes on
         if self.contract.restart is not None and place is not None:
             self._show_restart(self.contract.restart.by, *place, held)
         self.fifos: dict[str, deque[int]] = {
@@ -356,10 +361,21 @@ class Chip:
         """It is so late by the clock of its bus: what time does to the chip has been done."""
         if not self._knows_the_time:  # it was made before anybody told it
             self._knows_the_time, self.started_s = True, now_s
+            self.coming = [replace(c, due_s=c.due_s + now_s - self.now_s) for c in self.coming]
         self.now_s = now_s
         if self.busy_place is not None and self.busy_until_s <= now_s:
             self.show_busy(self.busy_place, False)
+        for coming in [c for c in self.coming if c.due_s <= now_s]:
+            self.coming.remove(coming)
+            self._come(coming)
         self.behaviour.passes(self)
+
+    def _come(self, coming: Coming) -> None:
+        """What was to come has come."""
+        if coming.what == "element":
+            self.push(coming.register, [coming.value])
+        else:
+            self.values[coming.register] &= ~coming.value
 
     def stick(self, register: str, bits: int, value: int) -> None:
         """Bits of a register stay at a value from here on."""

@@ -18,6 +18,7 @@ from hwtool_registers.bus import as_object
 from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.bus import LOG_LENGTH, SimBus
 from hwtool_sim.chip import Chip
+from hwtool_sim.coming import Coming
 from hwtool_sim.faults import OF_TWO_WIRES, Fault
 
 
@@ -109,12 +110,13 @@ class SetRegister(msgspec.Struct, tag="set", tag_field="control", forbid_unknown
 
 
 class Push(msgspec.Struct, tag="push", tag_field="control", forbid_unknown_fields=True, frozen=True):
-    """The outside world fills a FIFO."""
+    """The outside world fills a FIFO: at once, or an element every so many seconds."""
 
     address: int
     register: str
     elements: list[int]
     bus: str | None = None
+    every_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] | None = None
 
 
 class PlanFault(msgspec.Struct, tag="fault", tag_field="control", forbid_unknown_fields=True, frozen=True):
@@ -243,13 +245,19 @@ def _act(bench: Bench, control: Control) -> dict[str, Any]:
             chip = _chip(bench, bus, address)
             chip.check(register, value)
             chip.values[register] = value
-        case Push(address, register, elements, bus):
+        case Push(address, register, elements, bus, every_s):
             chip = _chip(bench, bus, address)
             for element in elements:
                 chip.check(register, element)
             if register not in chip.fifos:
                 raise ValueError(f"{register} is no FIFO of {chip.contract.part}")
-            chip.push(register, elements)
+            if every_s is None:
+                chip.push(register, elements)
+            else:
+                now_s = bench.buses[bench.name_of(bus)].clock()
+                chip.catch_up(now_s)
+                for number, element in enumerate(elements, 1):
+                    chip.coming.append(Coming(now_s + number * every_s, "element", register, element))
         case PlanFault(fault, bus):
             plan_fault(bench, bench.name_of(bus), fault)
         case Seed(seed, bus):

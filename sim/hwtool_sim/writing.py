@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 from hwtool_contracts.effects import ACTS_ON_ONES, ACTS_ON_ZEROS, WriteEffect
 from hwtool_contracts.model import Field, Register, WriteSpec
 from hwtool_contracts.places import find_place
+from hwtool_sim.coming import Coming
 
 if TYPE_CHECKING:
     from hwtool_sim.chip import Chip
 
 
 def write_register(chip: Chip, register: Register, raw: int, touched: int, counted: Counter[tuple[str, str]]) -> None:
+    """Let a chip take a write of the bits `touched` of a register, with every effect of it.
+
+    Args:
+        counted: where the execution is counted: the daemon's, or another master's.
+    """
     counted[register.name, "write"] += 1
     if not chip.gate_open(register.write.gate, register):
         return
@@ -77,6 +83,9 @@ def _write_bits(
         case WriteEffect.SELF_CLEARING | WriteEffect.PULSE:
             if acting:
                 _fire(chip, register, spec)
+            if acting and spec.effect is WriteEffect.SELF_CLEARING and spec.delay_after_ms:
+                chip.values[name] |= acting  # as long as the device must be left alone
+                chip.coming.append(Coming(chip.now_s + spec.delay_after_ms / 1000, "end", name, acting))
         case WriteEffect.COMMAND:
             _fire(chip, register, spec)
         case WriteEffect.ADVANCE | WriteEffect.MODIFY | WriteEffect.UNKNOWN:

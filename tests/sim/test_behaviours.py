@@ -13,7 +13,9 @@ from hwtool_sim.behaviour import Behaviour
 from hwtool_sim.behaviours.ads1115 import Ads1115
 from hwtool_sim.board import BEHAVIOURS, bus_of, chip_at_power_on
 from hwtool_sim.bus import SimBus
+from hwtool_sim.control import Bench, carry_out
 from tests.corpus import TOP
+from tests.sim.test_new_spaces import contract_of
 
 MEMORY = Space.MEMORY
 CLOCK, CONVERTER = 0x68, 0x48
@@ -122,3 +124,58 @@ def test_chip_when_another_contract_has_the_name_of_a_part_then_it_does_what_tha
     other = replace(bundled("mcp23017"), part="tmp102")
     assert chip_at_power_on(other).values["GPIOA"] == 0
     assert type(chip_at_power_on(other).behaviour) is Behaviour
+
+
+COMING = """
+[registers.LEVEL]
+offset = 0
+access = "ro"
+read = { effects = ["none"], provenance = "generated" }
+[registers.FIFO]
+offset = 1
+access = "ro"
+read = { effects = ["pop"], level = "LEVEL", provenance = "generated" }
+[registers.GO]
+offset = 2
+access = "rw"
+read = { effects = ["none"], provenance = "generated" }
+write = { effect = "self_clearing", verify = "none", delay_after_ms = 50, provenance = "generated" }
+"""
+
+
+class Toy:
+    """A FIFO that fills by itself and a bit that clears itself, on a bus whose time moves by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = -1e9
+        text = "[access]\noffset_bytes = 1\n[access.i2c]\nauto_increment = 'both'\n"
+        self.bus = bus_of({CLOCK: contract_of(text, COMING)}, lambda _: None, lambda: self.now_s)
+
+    def read(self, offset: int) -> int:
+        answer = self.bus.perform(RegisterRead(CLOCK, MEMORY, offset, 1))
+        assert isinstance(answer, Confirmed)
+        return answer.data[0]
+
+
+def test_fifo_when_the_outside_world_fills_it_slowly_then_the_elements_come_one_by_one() -> None:
+    toy = Toy()
+    push = {"control": "push", "address": CLOCK, "register": "FIFO", "elements": [7, 8, 9], "every_s": 2.0}
+    carry_out(Bench({"b": toy.bus}), push)
+    seen = []
+    for _ in range(4):
+        seen.append(toy.read(0))
+        toy.now_s += 2.0
+    assert (seen, toy.read(1), toy.read(1), toy.read(0)) == ([0, 1, 2, 3], 7, 8, 1)
+
+
+def test_bit_when_it_clears_itself_then_it_is_up_as_long_as_the_device_is_left_alone() -> None:
+    toy = Toy()
+    toy.bus.perform(RegisterWrite(CLOCK, MEMORY, 2, b"\x04"))
+    seen = [toy.read(2)]
+    for _ in range(2):
+        toy.now_s += 0.03
+        seen.append(toy.read(2))
+    assert seen == [4, 4, 0]
+    toy.bus.perform(RegisterWrite(CLOCK, MEMORY, 2, b"\x04"))
+    toy.bus.chips[CLOCK].reset()
+    assert toy.read(2) == 0
