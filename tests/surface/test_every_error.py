@@ -254,6 +254,7 @@ async def _(desk: Desk) -> Any:
         looked = await desk.agent.ask("op.get", id=unknown["id"])
         assert looked["op"]["state"] == "UNKNOWN"
         await desk.operator.ask("op.settle", id=unknown["id"], verdict="not_applied", reason="the pin is low")
+        await desk.lab.rules_ran()  # the bus has been quiet
         return await desk.write("BLIND", key=desk.key())
 
     return unknown, obey
