@@ -7,10 +7,12 @@ from typing import Any
 
 from hwtool.config import ApprovalMode, Board, BusSpec, DeviceSpec
 from hwtool.policy_lint import of_policy
+from hwtool.prepare import number_of
 from hwtool_contracts.effects import Basis
 from hwtool_contracts.judge import ReadJudgement, judge_read
 from hwtool_contracts.lint import of_contract
-from hwtool_contracts.model import Contract, Owner, Register
+from hwtool_contracts.model import Contract, Encoding, Owner, Register
+from hwtool_contracts.places import find_place
 
 
 def linted(board: Board) -> dict[str, Any]:
@@ -61,6 +63,24 @@ def _device(spec: DeviceSpec, bus: BusSpec) -> Iterator[str]:
     if bus.may_repeat and effects:
         some = ", ".join(effects[:3]) + (" …" if len(effects) > 3 else "")
         yield f"bus {bus.name} may_repeat: what must happen once is refused: {some}"
+    yield from _identity(spec)
+
+
+def _identity(spec: DeviceSpec) -> Iterator[str]:
+    """What the board says a device is, and nobody can compare, or no such chip is."""
+    identity = spec.contract.identity
+    if spec.identity is None or identity is None:
+        return
+    name = identity.serial or identity.register
+    place = find_place(spec.contract, name)
+    if place is None or (place[1] or place[0]).quantity.encoding is Encoding.TEXT:
+        return
+    number = number_of(spec.identity)
+    if number is None:
+        yield f"identity {spec.identity!r} is no number, and is not compared with {name}: any chip of the kind is taken"
+    elif identity.serial is None and identity.equals and number not in identity.equals:
+        kinds = ", ".join(map(hex, identity.equals))
+        yield f"identity {spec.identity!r}: {name} of every {spec.contract.part} is {kinds}"
 
 
 def _acts(contract: Contract, register: Register) -> bool:

@@ -382,6 +382,8 @@ def _device(
     part = table.text("part")
     params = table.table("params")
     chip = known.get(contract_name or "")
+    if chip is not None and overlays:
+        table.fault("overlays", f"contract {contract_name} is made where the board is", overlays, "no overlays on it")
     if chip is None and contract_name is not None:
         chip = _contract(contract_name, overlays, table, beside)
     mapped = chip is not None and (chip.access.mapped or chip.access.line) is not None

@@ -191,7 +191,7 @@ async def _compare_identity(device: Device, identity: Identity) -> None:
         else:
             mask = identity.mask if identity.mask is not None and name == identity.register else -1
             wanted = set(kinds)
-            number = None if named is None else _number(named)
+            number = None if named is None else number_of(named)
             if number is not None and (name == identity.serial or identity.serial is None):
                 wanted = {number}  # this one of its kind
             fits = not wanted or seen & mask in {w & mask for w in wanted}
@@ -234,7 +234,8 @@ async def check_assumptions(device: Device) -> None:
     device.checked = True
 
 
-def _number(text: str) -> int | None:
+def number_of(text: str) -> int | None:
+    """The number that a board's identity is; None: it is a word."""
     try:
         return int(text, 0)
     except ValueError:

@@ -166,7 +166,7 @@ class SimBus:
                 fault,
                 offset=offset,
                 at=None,
-                after_s=now_s + fault.after_s if fault.after_s else 0.0,
+                after_s=now_s + fault.after_s if fault.after_s or until_s is not None else 0.0,
                 until_s=None if until_s is None else now_s + until_s,
             )
         )

@@ -333,6 +333,8 @@ def plan_fault(bench: Bench, name: str, fault: Fault) -> None:
     if name in bench.lines and fault.kind in OF_TWO_WIRES:
         told = f"bus {name} is a line of Modbus, without a clock, and nothing is acknowledged there; use request_lost"
         raise ValueError(f"{fault.kind}: {told}")
+    if name in bench.lines and fault.contract is not None and find_contract(fault.contract).access.modbus is None:
+        raise ValueError(f"contract: {fault.contract} has no [access.modbus]; bus {name} is a Modbus line")
     if name in bench.lines and fault.lasts_s:
         raise ValueError(f"lasts_s: bus {name} is a line of Modbus; plug it with a control")
     bench.buses[name].plan(fault)

@@ -59,6 +59,26 @@ OF_TWO_WIRES: Final = frozenset(
     }
 )  # there is no clock and no acknowledge on a serial line
 
+KINDS_OF: Final = {
+    "hang_s": (FaultKind.HANG, FaultKind.CLOCK_STRETCH),
+    "when": (FaultKind.RESET, FaultKind.FOREIGN, FaultKind.SWAP, FaultKind.STUCK_BITS, FaultKind.FLIP),
+    "data": (FaultKind.FOREIGN,),
+    "offset_written": (FaultKind.FOREIGN,),
+    "register": (FaultKind.FOREIGN, FaultKind.STUCK_BITS, FaultKind.FLIP),
+    "value": (FaultKind.FOREIGN, FaultKind.STUCK_BITS),
+    "late_s": (FaultKind.LATE_REPLY,),
+    "after_bytes": (FaultKind.DATA_NACK,),
+    "code": (FaultKind.EXCEPTION,),
+    "acts": (FaultKind.EXCEPTION,),
+    "power": (FaultKind.UNPLUG,),
+    "bits": (FaultKind.STUCK_BITS, FaultKind.FLIP),
+    "contract": (FaultKind.SWAP,),
+    "same": (FaultKind.SWAP,),
+    "slip": (FaultKind.CLOCK_STRETCH,),
+    "lasts_s": (FaultKind.STUCK_BUS, FaultKind.UNPLUG),
+    "recovers": (FaultKind.STUCK_BUS,),
+}  # the parts that only some kinds have; the others say which accesses are meant
+
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 
@@ -132,12 +152,9 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True):
 
     def _check_parts(self) -> None:
         """What a kind needs, and what only some kinds have."""
-        self._only("slip", FaultKind.CLOCK_STRETCH)
-        self._only("recovers", FaultKind.STUCK_BUS)
-        self._only("lasts_s", FaultKind.STUCK_BUS, FaultKind.UNPLUG)
-        self._only("bits", FaultKind.STUCK_BITS, FaultKind.FLIP)
-        self._only("contract", FaultKind.SWAP)
-        self._only("same", FaultKind.SWAP)
+        for part, default in DEFAULTS.items():
+            if getattr(self, part) != default and self.kind not in KINDS_OF[part]:
+                raise ValueError(f"{part} belongs to " + " and ".join(KINDS_OF[part]) + f", not to {self.kind}")
         match self.kind:
             case FaultKind.SWAP if (self.contract is None) is not self.same:
                 raise ValueError("swap needs contract, or same = true")
@@ -153,10 +170,6 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True):
                 raise ValueError("data_nack strikes writes: the device acknowledges no data byte of a read")
             case FaultKind.FOREIGN:
                 self._check_foreign()
-
-    def _only(self, part: str, *kinds: FaultKind) -> None:
-        if getattr(self, part) and self.kind not in kinds:
-            raise ValueError(f"{part} belongs to " + " and ".join(kinds) + f", not to {self.kind}")
 
     def _check_foreign(self) -> None:
         place, named = (self.data, self.offset_written), (self.register, self.value)
@@ -185,6 +198,9 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True):
         if self.times != "always":
             self.times -= 1
         return True
+
+
+DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Fault) if field.name in KINDS_OF}
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,12 @@ MISTAKES: Final = {
         "it is 0x1 from reset on",
     ),
     # --- a board
+    "an identity that is no number": Mistake(
+        BOARD, 'identity = "0x7d"', 'identity = "SN-7"', "devices.logger", "not compared with ID"
+    ),
+    "an identity of another kind": Mistake(
+        BOARD, 'identity = "0x7d"', 'identity = "0x7e"', "devices.logger", "ID of every logger is 0x7d"
+    ),
     "an address that the chip has not": Mistake(
         BOARD, "0x30", "0x33", "devices.logger.address", "logger has no such address"
     ),

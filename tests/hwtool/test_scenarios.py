@@ -181,6 +181,15 @@ def test_file_when_its_contract_is_wrong_then_told_in_the_words_of_contracts(tmp
         scenario(tmp_path, STEP, rest=TOY.replace("offset = 0", "offset = 0\nofset = 1"))
 
 
+def test_board_when_it_lays_something_over_a_contract_of_the_file_then_told_and_not_ignored(tmp_path: Path) -> None:
+    with pytest.raises(Faults, match="overlays: contract toy is made where the board is"):
+        scenario(
+            tmp_path,
+            STEP + "expect = { ok = true }\n",
+            rest=TOY.replace("address = 0x30 }", "address = 0x30, overlays = ['x'] }"),
+        )
+
+
 def test_file_when_it_has_no_board_and_none_is_given_then_told(tmp_path: Path) -> None:
     with pytest.raises(Faults, match="no board"):
         scenario(tmp_path, STEP + "expect = { ok = true }\n", rest="")

@@ -13,7 +13,8 @@ import pytest
 
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterRead, RegisterWrite, Rejected, as_object
+from hwtool_registers.bus import RegisterRead, RegisterWrite, as_object
+from hwtool_sim.answers import answer_object
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
 from hwtool_sim.control import NAMES, Bench
@@ -93,19 +94,9 @@ def test_fault_when_planned_over_the_process_then_answer_and_execution_are_those
     wanted, executed, held, waits = SPOILT[kind]
     two.do("fault", bus="left", fault={"kind": kind.value, "address": 0x20, **NEEDED.get(kind, {})})
     shown = two.ask(bus="left", transfer=WRITE)
-    assert shown == answer_shown(wanted)
+    assert shown == answer_object(wanted)
     counts = two.ask(control="counts", bus="left")["counts"]["0x20"]
     assert (counts.get("OLATA.write", 0), two.left.chips[0x20].values["OLATA"], two.slept) == (executed, held, waits)
-
-
-def answer_shown(answer: Answer) -> dict[str, Any]:
-    match answer:
-        case Confirmed(data):
-            return {"answer": "confirmed", "data": data.hex()}
-        case Rejected(fault, proof):
-            return {"answer": "rejected", "fault": fault, "proof": proof}
-        case Ambiguous(stage, fault):
-            return {"answer": "ambiguous", "stage": stage.value, "fault": fault}
 
 
 def test_exception_when_planned_for_a_modbus_device_then_its_table_decides(two: Two) -> None:

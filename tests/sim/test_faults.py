@@ -11,9 +11,9 @@ from hwtool_contracts.model import Space
 from hwtool_contracts.native import parse_contract
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Message, RegisterRead, RegisterWrite, Rejected, Sent
 from hwtool_sim.board import chip_at_power_on
-from hwtool_sim.bus import SimBus
+from hwtool_sim.bus import SimBus, behind
 from hwtool_sim.chip import Chip
-from hwtool_sim.faults import Fault, FaultKind
+from hwtool_sim.faults import KINDS_OF, Fault, FaultKind
 
 MEMORY, HOLDING, INPUT = Space.MEMORY, Space.HOLDING, Space.INPUT
 LATCH_A, LATCH_B = 0x14, 0x15
@@ -282,8 +282,9 @@ def test_inline_when_nothing_sleeps_then_the_bus_may_run_in_the_event_loop(bench
 
 def test_absent_chip_when_a_loss_needs_one_then_its_address_is_not_acknowledged(bench: Bench) -> None:
     absent = RegisterWrite(0x33, MEMORY, 0, b"\x00")
+    needed: dict[FaultKind, dict[str, Any]] = {FaultKind.LATE_REPLY: {"late_s": 1.0}, FaultKind.EXCEPTION: {"code": 4}}
     for kind in (FaultKind.LATE_REPLY, FaultKind.DATA_NACK, FaultKind.EXCEPTION, FaultKind.HANG, FaultKind.RESET):
-        bench.bus.faults = [Fault(kind, 0x33, late_s=1.0, code=4)]
+        bench.bus.faults = [Fault(kind, 0x33, **needed.get(kind, {}))]
         assert bench.ask(absent) == [Rejected("no acknowledge at 0x33", "address-nack")]
     assert bench.slept == []
 
@@ -327,6 +328,44 @@ def test_fault_when_it_cannot_be_had_then_it_is_refused_and_says_why(
     with pytest.raises(ValueError, match=words):
         bench.fault(kind, **{"address": 0x20, **parts})
     assert bench.bus.faults == []
+
+
+SET: dict[str, Any] = {
+    "hang_s": 1.0, "when": "after", "data": "00", "offset_written": 1, "register": "OLATA", "value": 1, "late_s": 1.0,
+    "after_bytes": 1, "code": 4, "acts": True, "power": True, "bits": 1, "contract": "tmp102", "same": True,
+    "slip": True, "lasts_s": 1.0, "recovers": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", KINDS_OF)
+def test_part_of_a_fault_when_its_kind_has_no_use_for_it_then_refused(part: str) -> None:
+    with pytest.raises(ValueError, match=f"{part} belongs to .*, not to request_lost"):
+        Fault(FaultKind.REQUEST_LOST, 0x20, **{part: SET[part]})
+
+
+def test_time_of_a_fault_when_the_clock_is_below_zero_then_it_counts_all_the_same(bench: Bench) -> None:
+    bench.now_s = -1e9
+    bench.fault(FaultKind.NACK, until_s=3.0, times="always")
+    struck = []
+    for _ in range(3):
+        struck.append(isinstance(bench.ask(READ)[0], Rejected))
+        bench.now_s += 2.0
+    assert struck == [True, True, False]
+
+
+def test_chip_when_it_hears_what_another_one_is_asked_then_its_time_has_passed_too() -> None:
+    now = [0.0]
+    chips = {0x70: chip_at_power_on(bundled("pca9546"))}
+    chips |= {behind(0x70, channel, 0x68): chip_at_power_on(bundled("ds3231")) for channel in (0, 1)}
+    bus = SimBus(chips, sleep=lambda _: None, clock=lambda: now[0])
+    mux = chips[0x70].contract.mux
+    assert mux is not None
+    chips[0x70].values[mux.register] = mux.channels[0] | mux.channels[1]
+    for _ in range(2):
+        bus.perform(RegisterRead(0x68, MEMORY, 0, 1))
+        now[0] += 3.0
+    bus.perform(RegisterRead(0x68, MEMORY, 0, 1))
+    assert {chip.values["SECONDS"] for chip in chips.values() if chip.contract.part == "ds3231"} == {0x36}
 
 
 def test_request_when_it_spans_more_than_the_device_takes_then_refused_and_nothing_is_read(bench: Bench) -> None:

@@ -157,6 +157,10 @@ def test_sim_when_a_line_is_unplugged_by_control_then_its_link_is_gone_until_it_
 
 LINE_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"control": "fault", "fault": {"kind": "nack", "address": 1}}, "nack: bus line0 is a line of Modbus"),
+    (
+        {"control": "fault", "fault": {"kind": "swap", "address": 1, "contract": "tmp102"}},
+        "tmp102 has no .access.modbus",
+    ),
     ({"control": "fault", "fault": {"kind": "data_nack", "address": 1}}, "data_nack: bus line0 is a line of Modbus"),
     ({"control": "swap", "address": 1, "contract": "tmp102"}, "tmp102 has no .access.modbus.; bus line0 is a Modbus"),
     ({"control": "move", "address": 1, "to": 248}, "248 is no Modbus unit"),
