@@ -17,7 +17,6 @@ import difflib
 import secrets
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from hwtool_contracts.effects import ReadEffect
@@ -361,7 +360,6 @@ class Chip:
         """It is so late by the clock of its bus: what time does to the chip has been done."""
         if not self._knows_the_time:  # it was made before anybody told it
             self._knows_the_time, self.started_s = True, now_s
-            self.coming = [replace(c, due_s=c.due_s + now_s - self.now_s) for c in self.coming]
         self.now_s = now_s
         if self.busy_place is not None and self.busy_until_s <= now_s:
             self.show_busy(self.busy_place, False)

@@ -11,9 +11,12 @@ from click.testing import CliRunner
 from hwtool.checks.findings import Finding, Outcome
 from hwtool.checks.play import play
 from hwtool.checks.scenario import Scenario, load_scenario, scenario_files
+from hwtool.checks.stage import Doomed, Stage
 from hwtool.cli.daemon import check
 from hwtool.config import parse_board
+from hwtool_contracts.model import Space
 from hwtool_contracts.toml_reader import Faults
+from hwtool_registers.bus import RegisterRead, Rejected
 
 HEAD = """
 schema = 1
@@ -112,6 +115,68 @@ def test_kill_when_it_comes_between_requests_then_what_was_answered_is_on_record
     steps = f"[[steps]]\n{WRITE}[[steps]]\ndaemon = 'kill'\nrepeat = 3\nexecuted = {{}}\n"
     steps += f"[[steps]]\n{WRITE}expect = {{ replayed = true, ok = true }}\n"
     assert outcomes(played(tmp_path, steps)) == [Outcome.HELD] * 2
+
+
+LINE = """
+[contracts.supply]
+access = { line = { terminator = "\\n" } }
+[contracts.supply.registers.STEP]
+set = "STEP"
+access = "wo"
+width_bits = 8
+encoding = "decimal"
+write = { effect = "command", verify = "none", provenance = "generated" }
+[board]
+name = "scene"
+buses.b = { kind = "sim", sole_master = true }
+devices.supply = { contract = "supply", bus = "b" }
+"""
+
+
+def test_kill_when_the_bus_is_a_line_of_text_then_at_the_line_that_sets(tmp_path: Path) -> None:
+    write = 'call = "reg.write"\nparams = { register = "supply.STEP", value = 0, key = "one-step" }\n'
+    steps = f"[[steps]]\n{write}killed = 'after'\npulses = {{ 'supply.STEP' = 1 }}\n"
+    steps += f"[[steps]]\n{write}expect = {{ effects = 'unknown', ok = false }}\npulses = {{ 'supply.STEP' = 1 }}\n"
+    assert outcomes(play(scenario(tmp_path, steps, rest=LINE))) == [Outcome.HELD] * 2
+
+
+def test_kill_when_the_request_needs_an_approval_then_it_has_one_before(tmp_path: Path) -> None:
+    asking = TOY.replace('verify = "read_back"', 'verify = "read_back", approval = "required"')
+    steps = f"[[steps]]\n{WRITE}approved = true\nkilled = 'after'\nholds = {{ 'toy.LEVEL' = 5 }}\n"
+    steps += f"[[steps]]\n{WRITE}expect = {{ replayed = true, verdict = 'applied' }}\n"
+    assert outcomes(play(scenario(tmp_path, steps, rest=asking))) == [Outcome.HELD] * 2
+
+
+@pytest.mark.parametrize(("moment", "left"), [("before", [1, 2]), ("after", [2])])
+def test_kill_when_in_the_middle_of_a_read_then_around_what_it_takes(
+    tmp_path: Path, moment: str, left: list[int]
+) -> None:
+    pop = 'call = "reg.read_effectful"\nparams = { register = "toy.FIFO", key = "one-element" }\n'
+    steps = f"{PUSH}[[steps]]\n{pop}killed = '{moment}'\nfifos = {{ 'toy.FIFO' = {left} }}\n"
+    steps += f"[[steps]]\n{pop}expect = {{ effects = 'unknown', values = {{ absent = true }} }}\nexecuted = {{}}\n"
+    assert outcomes(played(tmp_path, steps)) == [Outcome.HELD] * 2
+
+
+def test_daemon_when_it_is_dead_then_it_reaches_no_bus_any_more(tmp_path: Path) -> None:
+    stage = Stage(scenario(tmp_path, STEP + "expect = { ok = true }\n"), tmp_path)
+    bus = stage.bench.buses["b"]
+    dead = Doomed(bus, stage)
+    stage.life += 1
+    read = RegisterRead(0x30, Space.MEMORY, 0, 1)
+    assert dead.perform(read) == Rejected("this daemon is dead", "not-sent")
+    before_s = stage.time.monotonic_s()
+    dead.quiesce(before_s + 5)
+    assert (bus.transfers, stage.time.monotonic_s()) == (0, before_s)
+
+
+def test_chance_when_a_scenario_has_a_seed_then_it_goes_by_that(tmp_path: Path) -> None:
+    chance = "[[faults]]\ndevice = 'toy'\nkind = 'nack'\naccess = 'read'\ntimes = 'always'\nprobability = 0.5\n"
+    read = '[[steps]]\ncall = "reg.read"\nparams = { registers = ["toy.LEVEL"] }\nrepeat = 40\n'
+    told = []
+    for seed in (3, 3, 4):
+        (found,) = played(tmp_path, f"{read}executed = {{ 'toy.LEVEL read' = 'some' }}\n", f"seed = {seed}\n{chance}")
+        told.append(found.told)
+    assert told[0] == told[1] != told[2]
 
 
 def test_faults_when_scripted_at_the_top_then_they_strike_from_the_first_request_on(tmp_path: Path) -> None:

@@ -179,3 +179,7 @@ def test_bit_when_it_clears_itself_then_it_is_up_as_long_as_the_device_is_left_a
     toy.bus.perform(RegisterWrite(CLOCK, MEMORY, 2, b"\x04"))
     toy.bus.chips[CLOCK].reset()
     assert toy.read(2) == 0
+    toy.now_s += 0.03
+    toy.bus.perform(RegisterWrite(CLOCK, MEMORY, 2, b"\x04"))
+    toy.now_s += 0.03  # when the one before the reset would have ended
+    assert toy.read(2) == 4

@@ -9,6 +9,7 @@ import pytest
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Space
 from hwtool_contracts.native import parse_contract
+from hwtool_contracts.toml_reader import Faults
 from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Message, RegisterRead, RegisterWrite, Rejected, Sent
 from hwtool_sim.board import chip_at_power_on
 from hwtool_sim.bus import SimBus, behind
@@ -327,6 +328,12 @@ def test_fault_when_it_cannot_be_had_then_it_is_refused_and_says_why(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         bench.fault(kind, **{"address": 0x20, **parts})
+    assert bench.bus.faults == []
+
+
+def test_swap_when_there_is_no_such_contract_then_refused_when_it_is_planned(bench: Bench) -> None:
+    with pytest.raises(Faults, match="no_such_chip"):
+        bench.fault(FaultKind.SWAP, contract="no_such_chip")
     assert bench.bus.faults == []
 
 

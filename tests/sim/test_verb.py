@@ -156,6 +156,7 @@ def test_sim_when_a_line_is_unplugged_by_control_then_its_link_is_gone_until_it_
 
 
 LINE_REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"control": "fault", "fault": {"kind": "unplug", "address": 1, "lasts_s": 1.0}}, "plug it with a control"),
     ({"control": "fault", "fault": {"kind": "nack", "address": 1}}, "nack: bus line0 is a line of Modbus"),
     (
         {"control": "fault", "fault": {"kind": "swap", "address": 1, "contract": "tmp102"}},
