@@ -30,7 +30,7 @@ from hwtool_sim.follower import FOLLOW_LIMIT_S, Follower
 from hwtool_sim.input_buffer import InputBuffer
 from hwtool_sim.slave import exception_frame, replies_to, request_in
 
-SEND_LIMIT_S: Final = 1.0  # who reads nothing for so long loses its replies
+SEND_LIMIT_S: Final = 1.0  # the others wait as long
 WRONG_PROTOCOL: Final = 0xFFFF  # what a spoilt header says: nothing behind it can be trusted
 
 
@@ -202,11 +202,15 @@ class TcpLine:
             peer.owed.put(self.bus.clock() + delay_s, shown if loss is None or not spoils else _spoilt(shown, loss))
 
     def _send(self, peer: _Peer, frames: bytes) -> None:
-        with contextlib.suppress(OSError):  # nobody reads what comes
-            if frames:
-                peer.line.settimeout(SEND_LIMIT_S)
-                peer.line.sendall(frames)
-                peer.line.setblocking(False)
+        """Send it whole; who takes nothing for too long has lost its place in the stream, and its connection."""
+        if not frames:
+            return
+        try:
+            peer.line.settimeout(SEND_LIMIT_S)
+            peer.line.sendall(frames)
+            peer.line.setblocking(False)
+        except OSError:
+            self._drop(peer)
 
 
 def _enveloped(number: int, frame: bytes) -> bytes:

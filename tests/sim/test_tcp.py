@@ -234,6 +234,22 @@ def test_connection_when_a_defect_is_met_on_it_then_it_is_given_up_and_the_other
     line.close()
 
 
+def test_connection_when_nobody_reads_its_replies_then_it_is_closed_and_the_others_go_on(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hwtool_sim.tcp.SEND_LIMIT_S", 0.01)
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    deaf.settimeout(10)
+    deaf.connect(("127.0.0.1", serving.port))
+    wide = frame(1, b"\x03\x00\x05\x00\x01") * 2000
+    with pytest.raises(OSError, match=r"reset|Broken pipe"):
+        for _ in range(1000):
+            deaf.sendall(wide)
+    deaf.close()
+    assert serving.master().perform(READ) == Confirmed(b"\x0a\x0b")
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "0"])  # they must be refused
 def test_server_when_its_place_is_no_loopback_then_refused(host: str) -> None:
     with pytest.raises(OSError, match="no loopback address"):
