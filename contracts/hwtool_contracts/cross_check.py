@@ -9,6 +9,7 @@ from itertools import pairwise
 from hwtool_contracts.check_block import check_block
 from hwtool_contracts.check_modbus import check_modbus
 from hwtool_contracts.check_mux import check_mux
+from hwtool_contracts.check_spi import check_spi
 from hwtool_contracts.effects import ReadEffect, When, WriteEffect
 from hwtool_contracts.glob import is_pattern, matches
 from hwtool_contracts.judge import Refused
@@ -41,6 +42,7 @@ def check_references(contract: Contract, file: str, faults: list[Fault]) -> None
     check.identity()
     check_reach(contract, check.fault)
     check_mux(contract, check.fault)
+    check_spi(contract, check.fault)
 
 
 def _own_effects(register: Register) -> set[ReadEffect]:

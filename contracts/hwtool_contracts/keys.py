@@ -173,6 +173,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "increment_mask": Key("integer", "bits of the offset that make it move"),
         "mode": Key("integer", "clock polarity and phase, 0 to 3"),
         "max_hz": Key("integer", "highest clock"),
+        "word_bits": Key("integer", "of a word of the controller: 8, 16 or 32; default 8. A transfer is whole words"),
     },
     "mdio": {"addresses": Key("integers", "PHY addresses it can have; none: any of 0 to 31")},
     "modbus": {
@@ -236,6 +237,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "code_bytes": Key("integer", "bytes of it; 0: a plain read; else as offset_bytes"),
         "offset_bytes": Key("integer", "bytes of an address behind the code: the highest bytes of the value"),
         "dummy_bytes": Key("integer", "zeros between code and answer"),
+        "duplex": Key("flag", "SPI: the answer begins with the first bit of the code, and comes while that goes out"),
         "write_bytes": Key("integer", "bytes of data it takes, CRCs not counted"),
         "read_bytes": Key("integer", "bytes it answers, CRCs not counted"),
     },

@@ -413,10 +413,12 @@ class Opcode:
     Attributes:
         code_bytes: bytes of the code, most significant first; 0: a plain read without any.
         dummy_bytes: zeros between the code and the answer.
+        duplex: SPI: the answer begins with the first bit of the code, and comes while the code goes out.
     """
 
     code_bytes: int
     dummy_bytes: int = 0
+    duplex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -676,12 +678,19 @@ class SpiAccess:
         increment_mask: bits of the offset that make the pointer move in a transfer of several bytes.
         mode: clock polarity and phase, 0 to 3.
         max_hz: highest clock; None: not said.
+        word_bits: of a word of the controller, 8, 16 or 32; longer ones have their most significant byte first.
     """
 
     read_mask: int
     increment_mask: int
     mode: int
     max_hz: int | None
+    word_bits: int = 8
+
+    @property
+    def marks(self) -> int:
+        """Bits of an offset in a transfer that are none of the offset."""
+        return self.read_mask | self.increment_mask
 
 
 @dataclass(frozen=True, slots=True)

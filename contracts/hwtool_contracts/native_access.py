@@ -19,6 +19,7 @@ from hwtool_contracts.model import (
 from hwtool_contracts.toml_reader import Table
 
 BUSES: Final = ("i2c", "spi", "mdio", "modbus", "line", "mapped")
+WORD_BITS: Final = (8, 16, 32)
 FUNCTIONS: Final = frozenset({1, 2, 3, 4, 5, 6, 15, 16, 22, 23, 24, 43})
 
 
@@ -66,7 +67,7 @@ def access_facts(top: Table) -> AccessFacts:
         None if i2c is None else _i2c(i2c),
         modbus_access,
         None if mapped is None else MappedAccess(byte_order),
-        None if spi is None else _spi(spi),
+        None if spi is None else _spi(spi, offset_bytes if offset_bytes is not None else 1),
         None if line is None else _line(line),
         None if mdio is None else _mdio(mdio),
     )
@@ -75,13 +76,21 @@ def access_facts(top: Table) -> AccessFacts:
     return AccessFacts(access, byte_order, word_order, base, ordered)
 
 
-def _spi(table: Table) -> SpiAccess:
+def _spi(table: Table, offset_bytes: int) -> SpiAccess:
+    widest = (1 << 8 * max(offset_bytes, 1)) - 1
+    word_bits = table.integer("word_bits") or 8
+    if word_bits not in WORD_BITS:
+        table.fault("word_bits", "not a word of SPI here", word_bits, "8, 16 or 32")
     access = SpiAccess(
-        table.integer("read_mask", low=0, high=0xFF) or 0,
-        table.integer("increment_mask", low=0, high=0xFF) or 0,
+        table.integer("read_mask", low=0, high=widest) or 0,
+        table.integer("increment_mask", low=0, high=widest) or 0,
         table.integer("mode", low=0, high=3) or 0,
         table.integer("max_hz", low=1, high=1_000_000_000),
+        word_bits,
     )
+    if access.read_mask & access.increment_mask:
+        both = hex(access.read_mask & access.increment_mask)
+        table.fault("increment_mask", "a bit of read_mask too", both, "bits of its own")
     table.done()
     return access
 

@@ -42,6 +42,9 @@ def _command(name: str, table: Table, reader: RegisterReader) -> Register:
     if read_bytes and write_bytes:
         wanted = "a command that answers, or one that is given something; a [memories.N] has both"
         table.fault("read_bytes", "a command has one value", f"{write_bytes} written, {read_bytes} read", wanted)
+    duplex = bool(table.flag("duplex", False))
+    if duplex and (not read_bytes or reader.facts.access.spi is None):
+        table.fault("duplex", "an answer while the code goes out", True, "[access.spi], and read_bytes")
     if write_bytes > MAX_PAYLOAD_BYTES:
         table.fault("write_bytes", "too long", write_bytes, f"at most {MAX_PAYLOAD_BYTES} bytes with the address")
         write_bytes = MAX_PAYLOAD_BYTES
@@ -51,7 +54,7 @@ def _command(name: str, table: Table, reader: RegisterReader) -> Register:
         code=code,
         width_bits=8 * (read_bytes or write_bytes),
         access=Access.RO if read_bytes else Access.WO,
-        opcode=Opcode(code_bytes, dummy_bytes),
+        opcode=Opcode(code_bytes, dummy_bytes, duplex),
     )
 
 

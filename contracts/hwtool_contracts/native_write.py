@@ -177,6 +177,7 @@ class _Writer:
             lines += ["[access.spi]", f"read_mask = {value_of(Hex(spi.read_mask))}"]
             lines += [f"increment_mask = {value_of(Hex(spi.increment_mask))}", f"mode = {spi.mode}"]
             lines += [] if spi.max_hz is None else [f"max_hz = {spi.max_hz}"]
+            lines += [] if spi.word_bits == 8 else [f"word_bits = {spi.word_bits}"]
         if c.access.mdio is not None:
             lines += ["[access.mdio]", f"addresses = {value_of(c.access.mdio.addresses)}"]
         if c.access.line is not None:
@@ -316,6 +317,8 @@ class _Writer:
         told["code_bytes"] = opcode.code_bytes
         if opcode.dummy_bytes:
             told["dummy_bytes"] = opcode.dummy_bytes
+        if opcode.duplex:
+            told["duplex"] = True
         size = r.width_bits // 8
         return told | ({"read_bytes": size} if r.access.readable else {"write_bytes": size})
 

@@ -44,7 +44,7 @@ from hwtool_contracts.model import (
 from hwtool_contracts.notice import Imported, Notice
 from hwtool_contracts.places import Places, places_of_register
 
-VERSION: Final = 7
+VERSION: Final = 8
 CHUNK: Final = 64
 ACCESSES: Final = tuple(Access)
 SPACES: Final = tuple(Space)
@@ -214,7 +214,7 @@ def _rare(register: Register) -> list[list[Any]]:
     rare += [register.may_block, register.erratum, register.verified, register.access_bits, register.confidential]
     crc, opcode, phrase = register.crc, register.opcode, register.phrase
     rare.append(None if crc is None else [crc.poly, crc.init, crc.word_bytes])
-    rare.append(None if opcode is None else [opcode.code_bytes, opcode.dummy_bytes])
+    rare.append(None if opcode is None else [opcode.code_bytes, opcode.dummy_bytes, opcode.duplex])
     rare.append(None if phrase is None else [phrase.query, phrase.set])
     return [rare] if any(value not in (None, [], 0, False) for value in rare) else []
 

@@ -71,12 +71,17 @@ class RegisterWrite:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Write bytes, then read bytes, in one transaction, for devices without registers; `pec` as in the others."""
+    """Write bytes, then read bytes, in one transaction, for devices without registers; `pec` as in the others.
+
+    Attributes:
+        duplex: SPI: the bytes that are read begin with the first one written, and come while those go out.
+    """
 
     address: int
     write: bytes
     read_bytes: int
     pec: bool = False
+    duplex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +273,9 @@ def as_object(transfer: Transfer) -> dict[str, Any]:
             if isinstance(transfer, RegisterRead):
                 return shown | {"size_bytes": transfer.size_bytes}
             return shown | {"data": transfer.data.hex(), "atomic": transfer.atomic}
-        case Message(address, write, read_bytes, pec):
+        case Message(address, write, read_bytes, pec, duplex):
             told = {"do": "message", "address": f"{address:#04x}", "data": write.hex(), "read_bytes": read_bytes}
-            return told | ({"pec": True} if pec else {})
+            return told | ({"pec": True} if pec else {}) | ({"duplex": True} if duplex else {})
         case Line(text, expects_reply):
             return {"do": "line", "text": text, "expects_reply": expects_reply}
 
@@ -311,7 +316,8 @@ def from_object(shown: dict[str, Any]) -> Transfer:
             )
         case "message":
             data, read_bytes = bytes.fromhex(shown["data"]), shown["read_bytes"]
-            return Message(int(shown["address"], 0), data, read_bytes, shown.get("pec", False))
+            pec, duplex = shown.get("pec", False), shown.get("duplex", False)
+            return Message(int(shown["address"], 0), data, read_bytes, pec, duplex)
         case "line":
             return Line(shown["text"], shown["expects_reply"])
         case other:

@@ -150,7 +150,7 @@ def plan_alias_write(
     for alias, ones in acting:
         if ones:
             data = to_bytes(register, ones << alias.shift)
-            at, offset = _place(contract, address, alias.at, len(data))
+            at, offset = _place(contract, address, alias.at, len(data), reads=False)
             write = RegisterWrite(at, register.space, offset, data, offset_bytes, pec=_pec(contract))
             accesses.append(Step(Role.ACCESS, register.name, write))
     return Plan(_banked(contract, address, register, accesses, known))
@@ -219,9 +219,15 @@ def _selecting(contract: Contract, select: list[Step], accesses: list[Step]) -> 
     return [replace(accesses[0], transfer=at_once, selects=selects), *accesses[1:]]
 
 
-def _place(contract: Contract, address: int, offset: int, size_bytes: int) -> tuple[int, int]:
-    """Address and offset in the transfer: bits of an offset may stand in the address, and one may mean "increment"."""
-    i2c = contract.access.i2c
+def _place(contract: Contract, address: int, offset: int, size_bytes: int, *, reads: bool) -> tuple[int, int]:
+    """Address and offset in the transfer: bits of an offset may stand in the address, and some may mark a transfer.
+
+    On SPI the bits that mark a read are cleared where it is none, whatever a datasheet prints as the offset.
+    """
+    i2c, spi = contract.access.i2c, contract.access.spi
+    if i2c is None and spi is not None:
+        marks = (spi.read_mask if reads else 0) | (spi.increment_mask if size_bytes > 1 else 0)
+        return address, offset & ~spi.marks | marks
     if i2c is None:
         return address, offset
     if i2c.offset_bits_in_address:
@@ -301,14 +307,15 @@ def read_transfer(
         at = register.offset.to_bytes(contract.access.offset_bytes, "big")
         return Message(address, bytes([register.read_code]) + at, size_bytes, _pec(contract))
     if register.opcode is not None:
-        return Message(address, _opcode(register, register.opcode), size_bytes, _pec(contract))
+        code = _opcode(register, register.opcode)
+        return Message(address, code, size_bytes, _pec(contract), register.opcode.duplex)
     if register.phrase is not None:
         if register.phrase.query is None:
             raise ValueError(f"{register.name} has no query")
         return Line(register.phrase.query, True)
     function = READ_FUNCTIONS.get(register.space)
     bits = register.width_bits if register.space.of_bits else None
-    address, offset = _place(contract, address, register.offset, size_bytes)
+    address, offset = _place(contract, address, register.offset, size_bytes, reads=True)
     offset_bytes, pec, i2c = contract.access.offset_bytes, _pec(contract), contract.access.i2c
     stop = i2c is not None and i2c.read == "stop"
     shorter = register.space is Space.BLOCK and register.quantity.encoding is Encoding.TEXT
@@ -368,7 +375,7 @@ def write_transfers(
 
 def _split(contract: Contract, address: int, register: Register, offset: int, data: bytes) -> tuple[int, Space, int]:
     """Address, space and offset of a write in a memory space."""
-    address, offset = _place(contract, address, offset, len(data))
+    address, offset = _place(contract, address, offset, len(data), reads=False)
     return address, register.space, offset
 
 

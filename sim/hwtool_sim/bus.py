@@ -41,6 +41,7 @@ from hwtool_registers.buses.modbus_pdu import exception_answer
 from hwtool_sim.chip import Chip, NotThere
 from hwtool_sim.faults import EVENTS, NOT_REACHED, WAITS, Access, Fault, FaultKind, Struck, strike
 from hwtool_sim.input_buffer import InputBuffer
+from hwtool_sim.offsets import increments, marked_as_read, whole_offset
 from hwtool_sim.spaces import block, line, merged, message, read_bits, write_bits, written_and_read
 
 LOG_LENGTH: Final = 10_000
@@ -480,16 +481,17 @@ def _apply_bits(chip: Chip, transfer: RegisterRead | RegisterWrite) -> Confirmed
 
 
 def _whole_offset(chip: Chip, transfer: RegisterRead | RegisterWrite) -> int:
-    """The offset with its bits that stand in the address, and without the one that means "increment"."""
-    i2c, offset = chip.contract.access.i2c, transfer.offset
-    if i2c is None:
-        return offset
-    if i2c.offset_bits_in_address:
-        high = transfer.address & ((1 << i2c.offset_bits_in_address) - 1)
-        offset |= high << 8 * chip.contract.access.offset_bytes
-    if i2c.increment_mask:
-        chip.moves, offset = bool(offset & i2c.increment_mask), offset & ~i2c.increment_mask
-    return offset
+    """The offset as the contract has it; the chip is told whether its pointer moves.
+
+    Raises:
+        NotThere: the offset is marked as one of the other kind of transfer.
+    """
+    reads = isinstance(transfer, RegisterRead)
+    if marked_as_read(chip.contract, transfer.offset) not in (None, reads):
+        told = "a read without the mark of one" if reads else "a write with the mark of a read"
+        raise NotThere(f"{chip.contract.part}: {told} at {transfer.offset:#04x}")
+    chip.moves = increments(chip.contract, transfer.offset)
+    return whole_offset(chip.contract, transfer.address, transfer.offset)
 
 
 def _replies(transfer: Transfer, taken: Taken) -> list[Answer]:

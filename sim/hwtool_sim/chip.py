@@ -386,11 +386,11 @@ class Chip:
 
     def _moves_on_read(self, space: Space) -> bool:
         i2c = self.contract.access.i2c
-        return space is not Space.MEMORY or i2c is None or (self.moves and i2c.auto_increment in ("read", "both"))
+        return space is not Space.MEMORY or (self.moves and (i2c is None or i2c.auto_increment in ("read", "both")))
 
     def _moves_on_write(self) -> bool:
         i2c = self.contract.access.i2c
-        return i2c is None or (self.moves and i2c.auto_increment in ("write", "both"))
+        return self.moves and (i2c is None or i2c.auto_increment in ("write", "both"))
 
     def _find(self, space: Space, at: int, readable: bool) -> tuple[Door, int]:
         """The way to the register that answers at a place, and the byte inside it, given what the selectors hold.

@@ -21,6 +21,7 @@ from hwtool_contracts.judge import ReadJudgement, judge_read
 from hwtool_contracts.model import Contract, Field, Memory, Register, Space
 from hwtool_contracts.places import find_place, places_of
 from hwtool_registers.bus import Line, Message, RegisterRead, RegisterWrite, Transfer
+from hwtool_sim.offsets import whole_offset
 
 MOST_REMEMBERED: Final = 4096
 
@@ -142,9 +143,11 @@ def _found(contract: Contract, transfer: Transfer) -> tuple[list[Register], list
         case Message(_, write):
             return _commanded(contract, write)
         case RegisterRead(address, space, offset, size_bytes):
-            return *_at(contract, space, _whole(contract, address, offset), _cells(contract, transfer, size_bytes)), 0
+            at = whole_offset(contract, address, offset)
+            return *_at(contract, space, at, _cells(contract, transfer, size_bytes)), 0
         case RegisterWrite(address, space, offset, data):
-            return *_at(contract, space, _whole(contract, address, offset), _cells(contract, transfer, len(data))), 0
+            at = whole_offset(contract, address, offset)
+            return *_at(contract, space, at, _cells(contract, transfer, len(data))), 0
 
 
 def _said(register: Register, text: str) -> int | None:
@@ -169,15 +172,6 @@ def _commanded(contract: Contract, write: bytes) -> tuple[list[Register], list[M
     most = max((head for _, head in heads), default=0)
     memories = [m for m in contract.memories.values() if m.read_code is not None and write[:1] == bytes([m.read_code])]
     return [r for r, head in heads if head == most], memories, most
-
-
-def _whole(contract: Contract, address: int, offset: int) -> int:
-    """The offset with its bits that stand in the address, and without the one that means "increment"."""
-    i2c = contract.access.i2c
-    if i2c is None:
-        return offset
-    high = address & ((1 << i2c.offset_bits_in_address) - 1)
-    return (offset | high << 8 * contract.access.offset_bytes) & ~i2c.increment_mask
 
 
 def _cells(contract: Contract, transfer: RegisterRead | RegisterWrite, size_bytes: int) -> int:

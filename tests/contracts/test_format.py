@@ -152,7 +152,14 @@ CRC_BUS = (
 )
 WHOLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "i2c": (I2C, EVERYTHING),
-    "spi": (SPI + "read_mask = 0x80\nincrement_mask = 0x40\nmode = 3\nmax_hz = 1000000\n", EVERYTHING),
+    "spi": (
+        SPI + "read_mask = 0x800000\nincrement_mask = 0x400000\nmode = 3\nmax_hz = 1000000\n",
+        (*EVERYTHING, "[commands.ADC]\ncode = 0x0180\ncode_bytes = 2\nread_bytes = 2\nduplex = true\n"),
+    ),
+    "spi of words": (
+        SPI.replace("offset_bytes = 3", "offset_bytes = 2") + "word_bits = 16\n",
+        (reg("R", 5, "width_bits = 16"),),
+    ),
     "modbus": (MODBUS + "functions = [1, 2, 3, 5, 15, 16]\natomic_multi = true\n", MODBUS_MAP),
     "modbus from one": (MODBUS.replace("base = 0", "base = 1"), MODBUS_MAP),
     "line": (LINE + 'terminator = "\\r\\n"\n', LINES),
@@ -589,6 +596,9 @@ BUSES: dict[str, tuple[str, str]] = {
     "crc without a polynomial": (I2C + "crc = { word_bytes = 2 }\n", "missing"),
     "crooked address": (I2C.replace("0x20", "0x21") + "offset_bits_in_address = 1\n", "bits of the offset"),
     "spi mode": (SPI + "mode = 4\n", "mode"),
+    "spi word": (SPI + "word_bits = 12\n", "not a word of SPI here"),
+    "spi marks": (SPI + "read_mask = 0xc0\nincrement_mask = 0x40\n", "a bit of read_mask too"),
+    "spi mark beyond the offset": (SPI + "read_mask = 0x1000000\n", "read_mask"),
     "mdio address": ("[access]\n[access.mdio]\naddresses = [32]\n", "addresses"),
     "long terminator": (LINE + "terminator = '\\r\\n\\n'\n", "not what ends a line"),
     "no terminator": (LINE + "terminator = 3\n", "not what ends a line"),

@@ -99,6 +99,17 @@ def test_command_when_it_has_dummy_bytes_then_zeros_stand_between_code_and_answe
     assert pieces_of(plan, contract, [b"\x12\x34"]) == {"FAST": [0x1234]}
 
 
+def test_command_when_duplex_then_its_answer_begins_with_the_code() -> None:
+    contract = contract_of(
+        "[access]\noffset_bytes = 1\nbyte_order = 'big'\n[access.spi]\n",
+        "[commands.ADC]\ncode = 0x018000\ncode_bytes = 3\nread_bytes = 3\nduplex = true\n",
+    )
+    plan = plan_read(contract, 0, of(contract, "ADC"), {})
+    assert sent(plan) == [Message(0, b"\x01\x80\x00", 3, duplex=True)]
+    assert from_object(as_object(sent(plan)[0])) == sent(plan)[0]
+    assert pieces_of(plan, contract, [b"\x00\x02\xaa"]) == {"ADC": [0x2AA]}
+
+
 def test_command_when_its_code_bytes_are_not_said_then_those_of_an_offset() -> None:
     contract = contract_of(i2c(offset_bytes=2), "[commands.C]\ncode = 0x1234\n")
     assert sent(plan_write(contract, 0x50, [(contract.registers["C"], 0)], {})) == [Message(0x50, b"\x12\x34", 0)]
