@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, get_args
 
-from hwtool.config import ApprovalMode, BusKind, OnLoss, Restarts, Unverified
+from hwtool.board_buses import BusKind
+from hwtool.config import ApprovalMode, OnLoss, Restarts, Unverified
 from hwtool.policy_table import Gate, YesNo
 from hwtool_contracts.keys import Key, definitions, words_of
 from hwtool_contracts.model import Owner

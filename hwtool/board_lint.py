@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hwtool.config import ApprovalMode, Board, BusSpec, DeviceSpec
+from hwtool.board_buses import BusSpec
+from hwtool.config import ApprovalMode, Board, DeviceSpec
 from hwtool.policy_lint import of_policy
 from hwtool.prepare import number_of
 from hwtool_contracts.effects import Basis

@@ -6,7 +6,8 @@ import errno
 from pathlib import Path
 from typing import Final
 
-from hwtool.config import Board, BusSpec, DeviceSpec
+from hwtool.board_buses import BusSpec
+from hwtool.config import Board, DeviceSpec
 from hwtool_registers.bus import Bus
 from hwtool_registers.buses.i2c import I2c, I2cSettings
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings

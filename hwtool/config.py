@@ -6,13 +6,13 @@ like any other, written as text in `bench.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final
 
+from hwtool.board_buses import BUS_NOT_YET, BusSpec, check_id, read_bus
 from hwtool.policy_table import Rule, policy_rules
 from hwtool.safe_entries import SafeEntry, safe_entries
 from hwtool_contracts.library import find_contract, is_path
@@ -26,21 +26,7 @@ from hwtool_sim.bus import behind
 
 MAX_WRITES_PER_DAY: Final = 1_000_000
 MAX_CHANNEL: Final = 31
-ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
-BUS_NOT_YET: Final = frozenset({"max_hz", "mode"})
 DEVICE_NOT_YET: Final = frozenset({"rtl_source"})
-BusKind = Literal["sim", "modbus-rtu", "modbus-tcp", "i2c"]
-KINDS: Final = ", ".join(get_args(BusKind))
-KEYS_OF: Final = {
-    "path": ("modbus-rtu", "i2c"),
-    "adapter": ("i2c",),
-    "host": ("modbus-tcp",),
-    "port": ("modbus-tcp",),
-    **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms", "echo"), ("modbus-rtu",)),
-    **dict.fromkeys(("process", "socket", "replay"), ("sim",)),
-}
-UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+)")
-KINDS_NOT_YET: Final = frozenset({"spi", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"})
 
 
 class ApprovalMode(StrEnum):
@@ -71,65 +57,6 @@ class OnLoss(StrEnum):
 
     HOLD = "hold"
     REPORT = "report"
-
-
-@dataclass(frozen=True, slots=True)
-class BusSpec:
-    """One bus of the board.
-
-    Attributes:
-        path: device node of a serial or i2c bus; `adapter`: name of the i2c adapter instead.
-        host, port: of a Modbus TCP server.
-        process: the simulated chips run in a process of their own.
-        socket: join a simulator that runs there.
-        sole_master: nobody else writes to the devices of this bus.
-        response_ms: how long a device may take to answer.
-        reply_lifetime_ms: how long after an ambiguous answer a late reply may still arrive.
-        transfer_limit_ms: past this a transfer is given up and the bus counts as wedged.
-        read_attempts: how often a clean read is sent in all, before its error is told.
-        echo: its adapter hears what it sends itself.
-        may_repeat: something below may send a request again by itself: only what may be repeated goes there.
-        accept_unacknowledged: on a bus that acknowledges nothing, a write that nothing shows counts as done.
-        record: each start records the bus in a new file beside this name; None: it is not recorded.
-        replay: its answers come from this recording; nothing is behind it.
-    """
-
-    name: str
-    kind: BusKind
-    path: str | None
-    baud: int
-    parity: Literal["none", "even", "odd"]
-    stop_bits: int
-    process: bool
-    socket: str | None
-    sole_master: bool
-    response_ms: int
-    reply_lifetime_ms: int
-    gap_ms: int | None
-    transfer_limit_ms: int
-    read_attempts: int = 1
-    adapter: str | None = None
-    host: str | None = None
-    port: int = 502
-    echo: bool = False
-    may_repeat: bool = False
-    accept_unacknowledged: bool = False
-    record: Path | None = None
-    replay: Path | None = None
-
-    @property
-    def simulated(self) -> bool:
-        """No real device behind it."""
-        return self.kind == "sim"
-
-    @property
-    def stable_path(self) -> str:
-        """What identifies the bus over restarts; devices are held by this and their address."""
-        if self.socket is not None:
-            return f"{self.kind}:{self.socket}#{self.name}"  # a simulator may serve several buses
-        if self.host is not None:
-            return f"{self.kind}:{self.host}:{self.port}"
-        return f"{self.kind}:{self.path or self.adapter or self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +192,7 @@ def board_of(
     name = top.text("name", required=True) or ""
     mode = top.choice("approval_mode", ApprovalMode) or ApprovalMode.SEPARATE_USER
     self_approval = bool(top.flag("self_approval_on_hardware", False))
-    buses = {bus: _bus(bus, table, beside) for bus, table in top.tables("buses", BUS_NOT_YET)}
+    buses = {bus: read_bus(bus, table, beside) for bus, table in top.tables("buses", BUS_NOT_YET)}
     devices = {}
     named = 0
     for device, table in top.tables("devices", DEVICE_NOT_YET):
@@ -303,79 +230,10 @@ def _metrics(top: Table, beside: Path) -> MetricsSpec | None:
     return MetricsSpec(None if textfile is None else beside / textfile, interval_s, port)
 
 
-def _check_id(name: str, table: Table) -> None:
-    if not ID.fullmatch(name):
-        table.fault("", "not a name", name, "1 to 63 of a-z 0-9 _ -")
-
-
-def _bus(name: str, table: Table, beside: Path) -> BusSpec:
-    _check_id(name, table)
-    kind = table.text("kind", required=True) or "sim"
-    if kind in KINDS_NOT_YET:
-        table.fault("kind", "bus kind not supported by this version", kind, KINDS)
-    elif kind not in get_args(BusKind):
-        table.fault("kind", "unknown bus kind", kind, KINDS)
-    parity = table.text("parity") or "none"
-    if parity not in ("none", "even", "odd"):
-        table.fault("parity", "not in the vocabulary", repr(parity), "none, even or odd")
-    response_ms = table.integer("response_ms", low=1, high=60_000) or 200
-    path, socket = table.text("path"), table.text("socket")
-    process = bool(table.flag("process", False))
-    adapter, host = table.text("adapter"), table.text("host")
-    if kind == "modbus-rtu" and path is None:
-        table.fault("path", "key is missing", None, "the device node, a stable name below /dev/serial/by-id")
-    if kind == "modbus-tcp" and not host:
-        table.fault("host", "key is missing", host, "the name or address of the server or gateway")
-    if kind == "i2c" and (path is None) is (adapter is None):
-        wanted = "adapter = its name in /sys/class/i2c-dev/i2c-*/name, or path = a name that udev keeps stable"
-        table.fault("adapter", "one of adapter and path", path, wanted)
-    if path is not None and UNSTABLE.fullmatch(path):
-        wanted = "a name below /dev/serial/by-id or by-path; of an i2c bus, adapter = its name"
-        table.fault("path", "a number that the next start may give to another", path, wanted)
-    for key in sorted(set(table.data) & set(KEYS_OF)):
-        if kind in get_args(BusKind) and kind not in KEYS_OF[key]:
-            told = "a simulated bus" if kind == "sim" else f"a bus of kind {kind}"
-            rule = "only for kind = sim" if KEYS_OF[key] == ("sim",) else f"not a key of {told}"
-            table.fault(key, rule, None, "the key left out")
-    if process and socket is not None:
-        table.fault("process", "process and socket exclude each other", None, "one of them")
-    record, replay = table.text("record"), table.text("replay")
-    if replay is not None and (process or socket is not None):
-        table.fault("replay", "a recording answers, no simulator", replay, "replay without process and socket")
-    spec = BusSpec(
-        name=name,
-        kind=cast(BusKind, kind),
-        path=path,
-        adapter=adapter,
-        host=host,
-        port=table.integer("port", low=1, high=65_535) or 502,
-        baud=table.integer("baud", low=300, high=4_000_000) or 19200,
-        parity=cast(Literal["none", "even", "odd"], parity),
-        stop_bits=table.integer("stop_bits", low=1, high=2) or 1,
-        process=process,
-        socket=socket,
-        sole_master=bool(table.flag("sole_master", False)),
-        response_ms=response_ms,
-        reply_lifetime_ms=table.integer("reply_lifetime_ms", low=1, high=600_000) or 3 * response_ms,
-        gap_ms=table.integer("gap_ms", low=0, high=10_000),
-        transfer_limit_ms=table.integer("transfer_limit_ms", low=1, high=600_000) or 10 * response_ms,
-        read_attempts=table.integer("read_attempts", low=1, high=10) or 1,
-        echo=bool(table.flag("echo", False)),
-        may_repeat=bool(table.flag("may_repeat", False)),
-        accept_unacknowledged=bool(table.flag("accept_unacknowledged", False)),
-        record=None if record is None else beside / record,
-        replay=None if replay is None else beside / replay,
-    )
-    if spec.transfer_limit_ms < spec.response_ms:
-        table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")
-    table.done()
-    return spec
-
-
 def _device(
     name: str, table: Table, buses: dict[str, BusSpec], beside: Path, known: Mapping[str, Contract]
 ) -> DeviceSpec | None:
-    _check_id(name, table)
+    check_id(name, table)
     contract_name = table.text("contract", required=True)
     bus_name = table.text("bus", required=True)
     overlays = table.strings("overlays") if "overlays" in table else ()

@@ -19,9 +19,10 @@ import msgspec
 from hwtool import catalogue, journal_files, leases, reading, snapshot
 from hwtool.admission import Arrival, KeyedParams
 from hwtool.approvals import Approvals
+from hwtool.board_buses import BusSpec
 from hwtool.buses import make_bus
 from hwtool.clock import Clock
-from hwtool.config import Board, BusSpec
+from hwtool.config import Board
 from hwtool.devices import Device, PersonHold
 from hwtool.events import Events, Sink
 from hwtool.execution import Execution

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from hwtool.board_buses import BusSpec
 from hwtool.breaker import NOT_OPEN, Breaker
 from hwtool.clock import Clock
-from hwtool.config import BusSpec
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_registers.bus import (
     Ambiguous,

@@ -1187,7 +1187,7 @@ MUTANTS = [
         "block[1 : block[0] + 1]",
         "block[1 : size + 1]",
         I2C + "test_block_when_fewer_bytes_came_than_were_asked_for_then_no_value"),
-    Mutant("a bus is not named by a number that may change", "hwtool/config.py",
+    Mutant("a bus is not named by a number that may change", "hwtool/board_buses.py",
         "    if path is not None and UNSTABLE.fullmatch(path):\n",
         "    if False:\n",
         "tests/hwtool/test_config.py"),

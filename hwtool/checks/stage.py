@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hwtool.approvals import TOO_SOON_NS
+from hwtool.board_buses import BusSpec
 from hwtool.checks.rig import AGENT, OPERATOR
 from hwtool.checks.scenario import Call, Moment, Scenario, Who, request_of
 from hwtool.checks.simulated import OwnTime, simulated
 from hwtool.checks.traffic import named
-from hwtool.config import Board, BusSpec
+from hwtool.config import Board
 from hwtool.engine import Engine
 from hwtool.policy import Caller
 from hwtool.simulator import places_of

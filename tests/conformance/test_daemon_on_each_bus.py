@@ -9,7 +9,8 @@ from typing import Final, get_args
 
 import pytest
 
-from hwtool.config import Board, BusKind, parse_board
+from hwtool.board_buses import BusKind
+from hwtool.config import Board, parse_board
 from hwtool_contracts.messages import Result
 from tests.conformance.bench import Bench, Resident
 from tests.conformance.table import benches

@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from hwtool.bench import bench
-from hwtool.config import (
-    BUS_NOT_YET,
-    DEVICE_NOT_YET,
-    KINDS_NOT_YET,
-    ApprovalMode,
-    Board,
-    BusSpec,
-    load_board,
-    parse_board,
-)
+from hwtool.board_buses import BUS_NOT_YET, KINDS_NOT_YET, BusSpec
+from hwtool.config import DEVICE_NOT_YET, ApprovalMode, Board, load_board, parse_board
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Owner
 from hwtool_contracts.toml_reader import Faults

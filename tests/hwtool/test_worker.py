@@ -14,7 +14,8 @@ import pytest
 
 import hwtool.dispatch
 import hwtool.worker
-from hwtool.config import BusSpec, parse_board
+from hwtool.board_buses import BusSpec
+from hwtool.config import parse_board
 from hwtool.worker import BusWorker
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.model import Space
