@@ -8,21 +8,30 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from hwtool_contracts.toml_reader import Table
+from hwtool_registers.buses.ftdi_url import DEFAULT_LATENCY_MS, EXAMPLE, FtdiUrl, parse_url
 
-BUS_NOT_YET: Final = frozenset({"max_hz", "mode"})
 ID: Final = re.compile(r"[a-z0-9_-]{1,63}")
-BusKind = Literal["sim", "modbus-rtu", "modbus-tcp", "i2c"]
+BusKind = Literal["sim", "modbus-rtu", "modbus-tcp", "i2c", "spi", "ftdi-i2c", "ftdi-spi"]
 KINDS: Final = ", ".join(get_args(BusKind))
+ON_I2C: Final = ("i2c", "ftdi-i2c")
+ON_SPI: Final = ("spi", "ftdi-spi")
+OVER_USB: Final = ("ftdi-i2c", "ftdi-spi")
 KEYS_OF: Final = {
-    "path": ("modbus-rtu", "i2c"),
-    "adapter": ("i2c",),
+    "path": ("modbus-rtu", "i2c", "spi"),
+    "adapter": ("i2c", "spi"),
+    "url": OVER_USB,
+    "latency_ms": OVER_USB,
+    "max_hz": ("spi", *OVER_USB),
+    "mode": ON_SPI,
+    "clock_stretching": ("ftdi-i2c",),
     "host": ("modbus-tcp",),
     "port": ("modbus-tcp",),
     **dict.fromkeys(("baud", "parity", "stop_bits", "gap_ms", "echo"), ("modbus-rtu",)),
     **dict.fromkeys(("process", "socket", "replay"), ("sim",)),
 }
-UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+)")
-KINDS_NOT_YET: Final = frozenset({"spi", "uartbone", "line", "ftdi-i2c", "ftdi-spi", "mmap", "gdb", "openocd", "ipbus"})
+UNSTABLE: Final = re.compile(r"/dev/(tty(USB|ACM)\d+|i2c-\d+|spidev\d+)")
+KINDS_NOT_YET: Final = frozenset({"uartbone", "line", "mmap", "gdb", "openocd", "ipbus"})
+MOST_HZ: Final = {"spi": 100_000_000, "ftdi-i2c": 1_000_000, "ftdi-spi": 30_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,12 @@ class BusSpec:
     """One bus of the board.
 
     Attributes:
-        path: device node of a serial or i2c bus; `adapter`: name of the i2c adapter instead.
+        path: device node of a serial or i2c bus, of SPI up to the chip select; `adapter`: name of the adapter instead.
+        url: of an FTDI adapter's interface, by its serial number.
+        max_hz: highest clock of the wiring; None: as the devices have it.
+        mode: of every device on SPI, in place of what its contract says.
+        latency_ms: an FTDI adapter's latency timer.
+        clock_stretching: chips may hold the clock: AD7 of the FTDI adapter is wired to AD0.
         host, port: of a Modbus TCP server.
         process: the simulated chips run in a process of their own.
         socket: join a simulator that runs there.
@@ -61,6 +75,11 @@ class BusSpec:
     transfer_limit_ms: int
     read_attempts: int = 1
     adapter: str | None = None
+    url: FtdiUrl | None = None
+    max_hz: int | None = None
+    mode: int | None = None
+    latency_ms: int = DEFAULT_LATENCY_MS
+    clock_stretching: bool = False
     host: str | None = None
     port: int = 502
     echo: bool = False
@@ -81,6 +100,8 @@ class BusSpec:
             return f"{self.kind}:{self.socket}#{self.name}"  # a simulator may serve several buses
         if self.host is not None:
             return f"{self.kind}:{self.host}:{self.port}"
+        if self.url is not None:
+            return f"{self.kind}:{self.url.serial}/{self.url.interface}"
         return f"{self.kind}:{self.path or self.adapter or self.name}"
 
 
@@ -109,11 +130,12 @@ def read_bus(name: str, table: Table, beside: Path) -> BusSpec:
         table.fault("path", "key is missing", None, "the device node, a stable name below /dev/serial/by-id")
     if kind == "modbus-tcp" and not host:
         table.fault("host", "key is missing", host, "the name or address of the server or gateway")
-    if kind == "i2c" and (path is None) is (adapter is None):
-        wanted = "adapter = its name in /sys/class/i2c-dev/i2c-*/name, or path = a name that udev keeps stable"
+    if kind in ("i2c", "spi") and (path is None) is (adapter is None):
+        names = {"i2c": "/sys/class/i2c-dev/i2c-*/name", "spi": "what /sys/class/spi_master/spi*/device leads to"}
+        wanted = f"adapter = its name ({names[kind]}), or path = a name that udev keeps stable"
         table.fault("adapter", "one of adapter and path", path, wanted)
     if path is not None and UNSTABLE.fullmatch(path):
-        wanted = "a name below /dev/serial/by-id or by-path; of an i2c bus, adapter = its name"
+        wanted = "a name below /dev/serial/by-id or by-path; of an i2c or SPI bus, adapter = its name"
         table.fault("path", "a number that the next start may give to another", path, wanted)
     for key in sorted(set(table.data) & set(KEYS_OF)):
         if kind in get_args(BusKind) and kind not in KEYS_OF[key]:
@@ -122,6 +144,10 @@ def read_bus(name: str, table: Table, beside: Path) -> BusSpec:
             table.fault(key, rule, None, "the key left out")
     if process and socket is not None:
         table.fault("process", "process and socket exclude each other", None, "one of them")
+    latency_ms = table.integer("latency_ms", low=1, high=255) or DEFAULT_LATENCY_MS
+    if kind in OVER_USB and response_ms < latency_ms:
+        rule = f"below the adapter's latency timer of {latency_ms} ms: no answer would come in time"
+        table.fault("response_ms", rule, response_ms, f"at least {latency_ms}, or a shorter latency_ms")
     record, replay = table.text("record"), table.text("replay")
     if replay is not None and (process or socket is not None):
         table.fault("replay", "a recording answers, no simulator", replay, "replay without process and socket")
@@ -130,6 +156,11 @@ def read_bus(name: str, table: Table, beside: Path) -> BusSpec:
         kind=cast(BusKind, kind),
         path=path,
         adapter=adapter,
+        url=_url(table, kind),
+        max_hz=table.integer("max_hz", low=100, high=MOST_HZ.get(kind, 100_000_000)),
+        mode=table.integer("mode", low=0, high=3),
+        latency_ms=latency_ms,
+        clock_stretching=bool(table.flag("clock_stretching", False)),
         host=host,
         port=table.integer("port", low=1, high=65_535) or 502,
         baud=table.integer("baud", low=300, high=4_000_000) or 19200,
@@ -153,3 +184,16 @@ def read_bus(name: str, table: Table, beside: Path) -> BusSpec:
         table.fault("transfer_limit_ms", "below response_ms", spec.transfer_limit_ms, f"at least {spec.response_ms}")
     table.done()
     return spec
+
+
+def _url(table: Table, kind: str) -> FtdiUrl | None:
+    text = table.text("url")
+    if text is None:
+        if kind in OVER_USB:
+            table.fault("url", "key is missing", None, f"the adapter by its serial number: {EXAMPLE}")
+        return None
+    try:
+        return parse_url(text)
+    except ValueError as error:
+        table.fault("url", "names no interface of an adapter", text, str(error))
+    return None

@@ -34,11 +34,34 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "kind": Key("word", "what it is", get_args(BusKind), required=True),
         "path": Key(
             "text",
-            "modbus-rtu, i2c: the device node, by a name that stays: below `/dev/serial/by-id`, or a link of udev's",
+            "modbus-rtu, i2c: the device node, by a name that stays: below `/dev/serial/by-id`, or a link of udev's; "
+            "spi: such a name without the `.N` of the chip select",
         ),
         "host": Key("text", "modbus-tcp: name or address of the server or gateway"),
         "port": Key("integer", "modbus-tcp: its port; default 502"),
-        "adapter": Key("text", "i2c: the adapter's name, as `/sys/class/i2c-dev/i2c-*/name` tells, in place of `path`"),
+        "adapter": Key(
+            "text",
+            "in place of `path`. i2c: the adapter's name, as `/sys/class/i2c-dev/i2c-*/name` tells; spi: that of the "
+            "controller's device, where `/sys/class/spi_master/spi*/device` leads",
+        ),
+        "url": Key(
+            "text",
+            "ftdi-i2c, ftdi-spi: `ftdi://ftdi:PRODUCT:SERIAL/INTERFACE`; PRODUCT is 232h, 2232h or 4232h, INTERFACE 1 "
+            "or, where there is a second engine, 2",
+        ),
+        "max_hz": Key(
+            "integer",
+            "spi, ftdi-spi: highest clock of the wiring, and the lower of this and the contract's is used; default the "
+            "contract's, else 1000000. ftdi-i2c: clock; default 100000, at most 1000000",
+        ),
+        "mode": Key("integer", "spi, ftdi-spi: 0 to 3, for every device, in place of what its contract says"),
+        "latency_ms": Key(
+            "integer",
+            "ftdi-i2c, ftdi-spi: the adapter's latency timer, 1 to 255; default 16; `response_ms` is not below it",
+        ),
+        "clock_stretching": Key(
+            "flag", "ftdi-i2c: chips may hold the clock; AD7 is wired to AD0 for that; default false"
+        ),
         "baud": Key("integer", "modbus-rtu: bit rate in bit/s, 300 to 4000000; default 19200"),
         "parity": Key("word", "modbus-rtu; default none", ("none", "even", "odd")),
         "stop_bits": Key("integer", "modbus-rtu: 1 or 2; default 1"),
@@ -55,7 +78,7 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         ),
         "accept_unacknowledged": Key(
             "flag",
-            "on a bus that acknowledges nothing (none of this version's kinds), a write that no verification shows "
+            "on a bus that acknowledges nothing (spi, ftdi-spi), a write that no verification shows "
             "counts as applied, `how` = sent; default false: its outcome is unknown, and the device held",
         ),
         "response_ms": Key("integer", "how long a device may take to answer, 1 to 60000; default 200"),
@@ -100,8 +123,8 @@ TABLES: Final[dict[str, dict[str, Key]]] = {
         "bus": Key("text", "the bus that it sits on", required=True),
         "address": Key(
             "integer",
-            "7-bit I2C address, Modbus unit 1 to 247, chip select, PHY address; left out for memory-mapped chips and "
-            "lines",
+            "7-bit I2C address, Modbus unit 1 to 247, chip select (of an FTDI adapter: 0 on AD3 to 4 on AD7), PHY "
+            "address; left out for memory-mapped chips and lines",
         ),
         "mux": Key("text", "the device, on the same bus, behind which it sits: a multiplexer, as its contract says"),
         "channel": Key("integer", "on which channel of it, from 0 on; it is switched on before each access"),

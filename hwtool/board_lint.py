@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hwtool.board_buses import BusSpec
+from hwtool.board_buses import OVER_USB, BusSpec
 from hwtool.config import ApprovalMode, Board, DeviceSpec
 from hwtool.policy_lint import of_policy
 from hwtool.prepare import number_of
@@ -91,7 +91,11 @@ def _acts(contract: Contract, register: Register) -> bool:
 
 
 def _bus(bus: BusSpec) -> Iterator[str]:
-    """What is odd in the times of a real bus."""
+    """What is odd in the times of a real bus, and on what its kind was never tried."""
+    if bus.kind in OVER_USB:
+        yield f"kind {bus.kind} was checked against an emulator of hwtool's own, and on no real adapter"
+    if bus.kind == "spi":
+        yield "kind spi was checked against faked ioctls, and on no real controller"
     if not bus.simulated and bus.reply_lifetime_ms < bus.response_ms:
         told = f"reply_lifetime_ms {bus.reply_lifetime_ms} is below response_ms {bus.response_ms}"
         yield f"{told}: a device that is late by one answer more would be heard in place of the next one"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from hwtool.board_buses import BusSpec
 from hwtool.config import Board, DeviceSpec
 from hwtool_registers.bus import Bus
+from hwtool_registers.buses.ftdi_url import FtdiUrl
 from hwtool_registers.buses.i2c import I2c, I2cSettings
 from hwtool_registers.buses.modbus import ModbusRtu, RtuSettings
 from hwtool_registers.buses.modbus_tcp import ModbusTcp, TcpSettings
+from hwtool_registers.buses.spi import Spi, SpiSettings
+from hwtool_registers.buses.spi_exchange import DEFAULT_MAX_HZ, SpiChip
 from hwtool_sim.board import bus_of
 from hwtool_sim.reached import Reached
 from hwtool_sim.recorded import BadRecording
@@ -75,3 +78,54 @@ def _bus_of(spec: BusSpec, devices: list[DeviceSpec], directory: Path) -> Bus:
             return ModbusTcp(TcpSettings(spec.host or "", spec.port, spec.response_ms))
         case "i2c":
             return I2c(I2cSettings(spec.adapter, spec.path, spec.response_ms))
+        case "spi":
+            return Spi(SpiSettings(spec.adapter, spec.path, _chips(spec, devices)))
+        case "ftdi-i2c" | "ftdi-spi":
+            return _over_usb(spec, devices, directory)
+        case _:
+            assert_never(spec.kind)
+
+
+def _over_usb(spec: BusSpec, devices: list[DeviceSpec], directory: Path) -> Bus:
+    """A bus behind an FTDI adapter; PyUSB and pyftdi are imported by those alone that have one."""
+    from hwtool_registers.buses.ftdi_adapter import FtdiSettings
+    from hwtool_registers.buses.ftdi_i2c import DEFAULT_HZ, FtdiI2c, FtdiI2cSettings
+    from hwtool_registers.buses.ftdi_spi import FtdiSpi, FtdiSpiSettings
+
+    if spec.url is None:
+        raise OSError(errno.EINVAL, f"bus {spec.name} has no url")
+    adapter = FtdiSettings(spec.url, spec.response_ms, spec.latency_ms, directory)
+    if spec.kind == "ftdi-spi":
+        return FtdiSpi(FtdiSpiSettings(adapter, _chips(spec, devices)))
+    return FtdiI2c(FtdiI2cSettings(adapter, spec.max_hz or DEFAULT_HZ, spec.clock_stretching))
+
+
+def _chips(spec: BusSpec, devices: list[DeviceSpec]) -> dict[int, SpiChip]:
+    """What each chip select is set to: by the contract of the chip there, within what the board says of the wiring."""
+    chips = {}
+    for device in devices:
+        facts = device.chip.access.spi
+        if facts is None:
+            continue  # the board is refused that has such a device here
+        limits = [hz for hz in (facts.max_hz, spec.max_hz) if hz is not None]
+        mode = facts.mode if spec.mode is None else spec.mode
+        chips[device.address] = SpiChip(mode, min(limits, default=DEFAULT_MAX_HZ), facts.word_bits)
+    return chips
+
+
+def give_back(board: Board | None, directory: Path) -> list[str]:
+    """Give kernel drivers the USB interfaces back that daemons with this store had taken, and died.
+
+    Args:
+        board: its interfaces are left: whoever serves it gives them back. None: all are given back.
+        directory: the store's.
+
+    Returns:
+        A sentence for each.
+    """
+    wanted: list[FtdiUrl] = [] if board is None else [b.url for b in board.buses.values() if b.url is not None]
+    if not any(directory.glob("ftdi-*.taken")):
+        return []
+    from hwtool_registers.buses.ftdi_claim import give_back_left
+
+    return give_back_left(directory, wanted)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from hwtool.board_buses import BUS_NOT_YET, BusSpec, check_id, read_bus
+from hwtool.board_buses import ON_I2C, ON_SPI, OVER_USB, BusKind, BusSpec, check_id, read_bus
 from hwtool.policy_table import Rule, policy_rules
 from hwtool.safe_entries import SafeEntry, safe_entries
 from hwtool_contracts.library import find_contract, is_path
@@ -192,7 +192,7 @@ def board_of(
     name = top.text("name", required=True) or ""
     mode = top.choice("approval_mode", ApprovalMode) or ApprovalMode.SEPARATE_USER
     self_approval = bool(top.flag("self_approval_on_hardware", False))
-    buses = {bus: read_bus(bus, table, beside) for bus, table in top.tables("buses", BUS_NOT_YET)}
+    buses = {bus: read_bus(bus, table, beside) for bus, table in top.tables("buses")}
     devices = {}
     named = 0
     for device, table in top.tables("devices", DEVICE_NOT_YET):
@@ -265,14 +265,9 @@ def _device(
     contract = chip if part is None or chip is None else _part(chip, part, table)
     if bus is None or contract is None or contract_name is None or address is None:
         return None
-    modbus, i2c = contract.access.modbus, contract.access.i2c
-    facts = {"modbus-rtu": modbus, "modbus-tcp": modbus, "i2c": i2c, "sim": contract.access}.get(
-        bus.kind, contract.access
-    )
-    if facts is None:
-        table_of = "[access.i2c]" if bus.kind == "i2c" else "[access.modbus]"
-        table.fault("bus", f"contract {contract.part} has no {table_of}", bus.name, "a bus the chip can sit on")
-    if restarts is Restarts.WITH_USB and bus.path is None and bus.adapter is None:
+    _check_bus(contract, bus, table)
+    contract = _on_bus(contract, bus.kind)
+    if restarts is Restarts.WITH_USB and bus.path is None and bus.adapter is None and bus.url is None:
         table.fault(
             "restarts", f"bus {bus.name} has no node of a USB device", restarts, "with_host, or the key left out"
         )
@@ -308,12 +303,36 @@ def _device(
         safe_state=safe_entries(contract, safe_tables),
         overlays=overlays,
         part=part,
-        whole=chip if part is not None else None,
+        whole=_on_bus(chip, bus.kind) if part is not None and chip is not None else None,
         writes_per_day=budget,
         refuse_unverified=unverified is Unverified.REFUSE,
         mux=mux,
         channel=channel or 0,
     )
+
+
+def _check_bus(contract: Contract, bus: BusSpec, table: Table) -> None:
+    """A fault where the contract does not say how the chip is reached on a bus of this kind."""
+    match bus.kind:
+        case "modbus-rtu" | "modbus-tcp":
+            named, facts = "modbus", contract.access.modbus is not None
+        case "i2c" | "ftdi-i2c":
+            named, facts = "i2c", contract.access.i2c is not None
+        case "spi" | "ftdi-spi":
+            named, facts = "spi", contract.access.spi is not None
+        case _:
+            return  # everything can be simulated; a kind that is none was told with its bus
+    if not facts:
+        table.fault("bus", f"contract {contract.part} has no [access.{named}]", bus.name, "a bus the chip can sit on")
+
+
+def _on_bus(contract: Contract, kind: BusKind) -> Contract:
+    """The contract of a chip that has both I2C and SPI, as it is on the bus that it sits on."""
+    if kind in ON_SPI and contract.access.i2c is not None:
+        return replace(contract, access=replace(contract.access, i2c=None))
+    if kind in ON_I2C and contract.access.spi is not None:
+        return replace(contract, access=replace(contract.access, spi=None))
+    return contract
 
 
 def _check_budget(contract: Contract, budget: Mapping[str, int], table: Table) -> None:
@@ -353,6 +372,12 @@ def _check_address(contract: Contract, address: int, kind: str, table: Table) ->
     if contract.access.line is not None and kind == "sim":
         if address:
             table.fault("address", "a line has one device", address, "the key left out")
+        return
+    if kind in ON_SPI:
+        most = 4 if kind in OVER_USB else 31
+        if address > most:
+            of_adapter = " (0 on AD3 to 4 on AD7)" if kind in OVER_USB else ""
+            table.fault("address", "no such chip select", address, f"0 to {most}{of_adapter}")
         return
     if (contract.access.spi or contract.access.mdio) is not None and contract.access.i2c is None and kind == "sim":
         if address > 31:
@@ -426,6 +451,12 @@ def _check_loci(board: Board, top: Table) -> None:
             if real in paths:
                 top.fault(f"buses.{bus.name}.path", f"the same node as buses.{paths[real]}", bus.path, "one bus a node")
             paths[real] = bus.name
+        if bus.url is not None:
+            place = f"{bus.url.serial}/{bus.url.interface}"
+            if place in paths:
+                rule = f"the same interface as buses.{paths[place]}"
+                top.fault(f"buses.{bus.name}.url", rule, str(bus.url), "one bus an interface")
+            paths[place] = bus.name
     loci: dict[str, str] = {}
     chips: dict[tuple[str, int], DeviceSpec] = {}
     for device in board.devices.values():

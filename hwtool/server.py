@@ -26,6 +26,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hwtool.admission import Arrival
+from hwtool.buses import give_back
 from hwtool.clock import Clock
 from hwtool.config import Board, MetricsSpec
 from hwtool.engine import Engine
@@ -481,6 +482,8 @@ async def serve(
         # answer what can be answered, then end without closing the database: what it holds now may not be believed
         loop.call_soon_threadsafe(loop.call_later, FATAL_GRACE_S, os._exit, FATAL_EXIT)
 
+    for told in give_back(board, store_directory):  # the store's lock says that nobody else has them
+        log.warning("%s", told)
     engine.daemon.store.on_fatal(fatal)
     server = Server(engine, directory)
     stop = asyncio.Event()

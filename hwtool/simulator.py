@@ -48,8 +48,9 @@ def served(board: Board, socket: str | None) -> Served:
                 found.lines[spec.name] = spec.path or ""
             case "modbus-tcp":
                 found.lines[spec.name] = (spec.host or "", spec.port)
-            case "i2c":
-                raise ValueError(f"bus {spec.name}: an i2c adapter of the kernel cannot be simulated; use kind = 'sim'")
+            case "i2c" | "spi" | "ftdi-i2c" | "ftdi-spi":
+                told = f"an adapter of kind {spec.kind} cannot be simulated; use kind = 'sim'"
+                raise ValueError(f"bus {spec.name}: {told}")
             case _:
                 assert_never(spec.kind)
     if socket is None:

@@ -24,7 +24,16 @@ def simulated(board: Board) -> Board:
     """
     buses = {
         name: replace(
-            spec, kind="sim", path=None, adapter=None, host=None, process=False, socket=None, record=None, replay=None
+            spec,
+            kind="sim",
+            path=None,
+            adapter=None,
+            url=None,
+            host=None,
+            process=False,
+            socket=None,
+            record=None,
+            replay=None,
         )
         for name, spec in board.buses.items()
     }

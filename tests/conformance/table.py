@@ -18,6 +18,9 @@ FIRST: Final = (
     "i2c",
     "i2c by link",
     "smbus",
+    "spi",
+    "ftdi-i2c",
+    "ftdi-spi",
 )  # others follow by their files' names
 
 

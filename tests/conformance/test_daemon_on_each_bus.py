@@ -12,9 +12,10 @@ import pytest
 from hwtool.board_buses import BusKind
 from hwtool.config import Board, parse_board
 from hwtool_contracts.messages import Result
-from tests.conformance.bench import Bench, Resident
+from hwtool_registers.bus import Answer, RegisterWrite, Transfer
+from tests.conformance.bench import Access, Bench, Resident, Trouble
 from tests.conformance.table import benches
-from tests.hwtool.conftest import KEY, KEY2, Lab, Play, code_of, error_of
+from tests.hwtool.conftest import KEY, KEY2, KEY3, Lab, Play, code_of, error_of
 
 Make = Callable[[type[Bench]], Bench]
 HOUSED: Final = [b for b in benches() if b.resident is not None]
@@ -130,5 +131,59 @@ def test_start_when_the_bus_is_away_then_the_daemon_starts_and_finds_it_when_it_
         bench.plug()
         assert (await patiently(lab, bench, 1, KEY)).ok
         assert bench.effects() == 1
+
+    play(life, board_of(bench, tmp_path))
+
+
+def answer_lost(lab: Lab, bench: Bench) -> None:
+    """The next write of the daemon's gets no answer of its own; everything else is as it was."""
+    trouble = Trouble.UNASKED if Trouble.UNASKED in bench.can else Trouble.SILENT  # silence would be waited for
+    bus = lab.device("it").worker.bus
+    perform: Callable[[Transfer], Answer] = bus.perform
+    left = [True]
+
+    def once(transfer: Transfer) -> Answer:
+        if not isinstance(transfer, RegisterWrite) or not left:
+            return perform(transfer)
+        left.clear()
+        bench.arrange(trouble, Access.WRITE)
+        answer = perform(transfer)
+        bench.settle()
+        bench.mend()
+        return answer
+
+    vars(bus)["perform"] = once
+
+
+@pytest.mark.parametrize("kind", HOUSED, ids=[b.name for b in HOUSED])
+def test_write_when_its_answer_is_lost_then_unknown_and_held_until_evidence_settles_it(
+    made: Make, play: Play, tmp_path: Path, kind: type[Bench]
+) -> None:
+    bench = made(kind)
+
+    async def settled(lab: Lab) -> str | None:
+        for _ in range(TRIES):
+            lab.clock.advance(60)
+            await lab.device("it").worker.settled()
+            told = await lab.ask("op.get", key=KEY2, verify=True)
+            if told.verdict is not None:
+                return told.verdict
+        return None
+
+    async def life(lab: Lab) -> None:
+        assert (await write(lab, bench, 1, KEY)).ok
+        answer_lost(lab, bench)
+        lost = await write(lab, bench, 2, KEY2)
+        assert (code_of(lost), lost.effects) == ("outcome_unknown", "unknown"), lost
+        assert code_of(await write(lab, bench, 3, KEY3)) in ("held", "unavailable")
+        sent = bench.effects()
+        assert sent in (1, 2)  # the second one may have been broken off before its data
+        verdict = await settled(lab)
+        assert verdict in ("applied", "not_applied")
+        again = await write(lab, bench, 2, KEY2)
+        assert (again.replayed, again.verdict, again.ok) == (True, verdict, verdict == "applied")
+        assert bench.effects() == sent  # whatever became of it, it is not sent again
+        assert (await patiently(lab, bench, 3, KEY3)).ok
+        assert bench.effects() == sent + 1
 
     play(life, board_of(bench, tmp_path))

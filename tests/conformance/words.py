@@ -34,6 +34,7 @@ access = "ro"
 offset = 7
 space = "holding"
 access = "rw"
+reset = 0
 """
 ODD: Final[dict[tuple[Trouble, Access], RegisterRead | RegisterWrite]] = {
     # transfers that no frame of Modbus is for

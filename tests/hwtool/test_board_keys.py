@@ -42,6 +42,16 @@ response_ms = 100
 reply_lifetime_ms = 300
 transfer_limit_ms = 1000
 read_attempts = 2
+[buses.usb]
+kind = "ftdi-i2c"
+url = "ftdi://ftdi:232h:FT4ABC/1"
+latency_ms = 16
+max_hz = 100000
+clock_stretching = false
+[buses.spi]
+kind = "spi"
+adapter = "fe204000.spi"
+mode = 0
 [devices.gpio]
 contract = "mcp23017"
 bus = "i2c"

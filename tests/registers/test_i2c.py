@@ -27,7 +27,8 @@ from hwtool_registers.bus import (
     as_object,
     from_object,
 )
-from hwtool_registers.buses.i2c import I2c, I2cSettings, packet_error_code
+from hwtool_registers.buses.i2c import I2c, I2cSettings
+from hwtool_registers.buses.i2c_messages import packet_error_code
 from hwtool_registers.buses.i2c_nodes import node_of
 from tests.registers.fake_kernel import (
     EVERYTHING,

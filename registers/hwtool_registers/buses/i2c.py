@@ -7,7 +7,7 @@ wire; what no command can say is refused before anything is sent. The kernel's o
 An address that a kernel driver owns is refused, with the driver's name: I2C_RDWR would go past it without asking.
 I2C has no late replies, since the master gives the clock: there is nothing to drain.
 
-Source: Linux Documentation/i2c/dev-interface.rst and smbus-protocol.rst; SMBus 3.1, 5.4 (packet error checking).
+Source: Linux Documentation/i2c/dev-interface.rst and smbus-protocol.rst.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from smbus2 import I2cFunc, SMBus, i2c_msg
 from smbus2.smbus2 import I2C_SLAVE, I2C_SMBUS, I2C_SMBUS_I2C_BLOCK_DATA, I2C_SMBUS_READ, i2c_smbus_ioctl_data
 
-from hwtool_contracts.model import Crc, Space
+from hwtool_contracts.model import Space
 from hwtool_registers.bus import (
     Ambiguous,
     Answer,
@@ -38,19 +38,16 @@ from hwtool_registers.bus import (
     Sent,
     Transfer,
 )
+from hwtool_registers.buses.i2c_messages import MOST_BYTES, bytes_of, messages_of
 from hwtool_registers.buses.i2c_nodes import DEV, SYSFS, name_of, node_of, owner_of
 from hwtool_registers.buses.i2c_proof import NOT_SENT, UNLISTED, Adapter, adapter_of, answer_of
-from hwtool_registers.crc import crc8
 
 # linux/i2c-dev.h; smbus2 has no names for these two
 I2C_RETRIES: Final = 0x0701
 I2C_TIMEOUT: Final = 0x0702  # in units of 10 ms
-MOST_BYTES: Final = 8192  # of one message: i2c-dev's own limit
 MOST_OF_A_BLOCK: Final = 32
 SPACES: Final = frozenset({Space.MEMORY, Space.BLOCK})
 CAPABILITIES: Final = Capabilities(SPACES, lines=False, longest_read_bytes=MOST_OF_A_BLOCK)
-
-PEC: Final = Crc(poly=0x07, init=0, word_bytes=MOST_BYTES)  # over the whole message
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +65,6 @@ class I2cSettings:
 
 class Unsayable(ValueError):
     """No command of the adapter has these bytes on the wire."""
-
-
-def packet_error_code(data: bytes) -> int:
-    """The CRC-8 of SMBus (x^8 + x^2 + x + 1, initial 0) over a message from its address on."""
-    return crc8(PEC, data)
-
-
-def bytes_of(transfer: RegisterRead | RegisterWrite | Message) -> tuple[bytes, int]:
-    """What a transfer writes, offset first, and how many bytes it reads."""
-    match transfer:
-        case RegisterRead(offset=offset, offset_bytes=size):
-            return offset.to_bytes(size, "big"), transfer.size_bytes
-        case RegisterWrite(offset=offset, offset_bytes=size):
-            return offset.to_bytes(size, "big") + transfer.data, 0
-        case Message(write=write, read_bytes=read_bytes):
-            return write, read_bytes
 
 
 def read_block(bus: SMBus, address: int, offset: int, size: int) -> bytes:
@@ -198,7 +179,7 @@ class I2c:
             if not isinstance(transfer, Message) and transfer.space is Space.BLOCK:
                 return self._block(bus, transfer)
             if bus.funcs & I2cFunc.I2C:
-                return self._by_messages(bus, transfer, out, size)
+                return self._by_messages(bus, transfer)
             return self._by_command(bus, transfer, out, size)
         except Unsayable as error:
             return Rejected(str(error), NOT_SENT)
@@ -218,29 +199,16 @@ class I2c:
         except OSError:
             return False
 
-    def _by_messages(
-        self, bus: SMBus, transfer: RegisterRead | RegisterWrite | Message, out: bytes, size: int
-    ) -> Answer:
-        address, pec = transfer.address, transfer.pec
-        head = bytes([address << 1]) + out if out or not size else b""
-        if pec and not size:
-            out += bytes([packet_error_code(head)])
-        writing = [i2c_msg.write(address, out)] if head else []
-        reading = i2c_msg.read(address, size + pec) if size else None
-        if isinstance(transfer, RegisterRead) and transfer.stop and reading is not None:
+    def _by_messages(self, bus: SMBus, transfer: RegisterRead | RegisterWrite | Message) -> Answer:
+        wanted, address = messages_of(transfer), transfer.address
+        writing = [i2c_msg.write(address, wanted.out)] if wanted.writes else []
+        reading = i2c_msg.read(address, wanted.size_bytes) if wanted.size_bytes else None
+        if wanted.stop and reading is not None:
             bus.i2c_rdwr(*writing)
             bus.i2c_rdwr(reading)
         else:
             bus.i2c_rdwr(*writing, *([] if reading is None else [reading]))
-        if reading is None:
-            return Confirmed()
-        data = bytes(reading)
-        if pec:
-            told, wanted = data[-1], packet_error_code(head + bytes([address << 1 | 1]) + data[:-1])
-            if told != wanted:
-                return Ambiguous(Sent.REPLY, f"packet error code {told:#04x} came, {wanted:#04x} fits {data.hex()}")
-            data = data[:-1]
-        return Confirmed(data)
+        return Confirmed() if reading is None else wanted.answer(bytes(reading))
 
     def _by_command(
         self, bus: SMBus, transfer: RegisterRead | RegisterWrite | Message, out: bytes, size: int

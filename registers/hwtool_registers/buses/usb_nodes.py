@@ -32,3 +32,38 @@ def enumeration_of(node: Path, sysfs: Path = SYSFS) -> str | None:
 
 def _number(path: Path) -> int:
     return int(path.read_text(encoding="ascii"))
+
+
+def usb_device(bus: int, number: int, sysfs: Path = SYSFS) -> Path | None:
+    """Where sysfs shows the USB device with this number on this bus; None if it does not."""
+    for place in sorted((sysfs / "bus/usb/devices").glob("*")):
+        try:
+            if (_number(place / "busnum"), _number(place / "devnum")) == (bus, number):
+                return place
+        except (OSError, ValueError):
+            continue  # an interface, or it is going just now
+    return None
+
+
+def driver_of(device: Path, interface: int) -> str | None:
+    """The driver of an interface, counted from 0, of a USB device; `usbfs`: a program has it. None: nobody has."""
+    for place in device.glob(f"{device.name}:*.{interface}"):
+        try:
+            return (place / "driver").resolve(strict=True).name
+        except OSError:
+            continue
+    return None
+
+
+def holders_of(node: Path, proc: Path = Path("/proc")) -> list[str]:
+    """The programs that have a node open, as `NAME (pid N)`, but for this one, as far as may be seen."""
+    found = []
+    for process in proc.glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
+        try:
+            if any(str(handle.readlink()) == str(node) for handle in (process / "fd").iterdir()):
+                found.append(f"{(process / 'comm').read_text(encoding='utf-8').strip()} (pid {process.name})")
+        except OSError:
+            continue  # another user's, or it has ended
+    return sorted(found)

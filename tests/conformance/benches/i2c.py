@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import RegisterRead, RegisterWrite, Sent
-from hwtool_registers.buses.i2c import I2c, I2cSettings, packet_error_code
+from hwtool_registers.buses.i2c import I2c, I2cSettings
+from hwtool_registers.buses.i2c_messages import packet_error_code
 from tests.conformance.bench import (
     Access,
     Bench,
@@ -53,6 +54,7 @@ access = "ro"
 [registers.LEVEL]
 offset = 0x40
 access = "rw"
+reset = 0
 """
 CLOCK: Final = "the master gives the clock: nothing comes that it has not asked for"
 HANDED_OVER: Final[dict[Trouble, Expectation]] = {

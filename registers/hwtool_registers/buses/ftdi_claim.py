@@ -1,0 +1,194 @@
+"""One interface of an FTDI adapter, taken from its kernel driver and given back: on close, and after a crash.
+
+Rules
+- Only the interface that is wanted is detached and claimed; the others of the chip, and their ports, stay with whom
+  they are. It is claimed before anything is said to it: a claim that fails has disturbed nobody.
+- Before a kernel driver is detached a note is written: a process that dies cannot give back. The next one that claims
+  the interface gives it back when it closes; one that nobody claims any more is given back by `give_back_left`.
+- A driver that was not there is not bound.
+- Three errors, told apart: EBUSY, another program or a driver that cannot be detached has it, and who; EACCES, it is
+  there and may not be opened; ENODEV, it is not there, and what is.
+
+What happens on the wires when the interface is claimed: nothing.
+
+Source: PyUSB docs/tutorial.rst; libusb, libusb_detach_kernel_driver; pyftdi, Ftdi.open_from_device, which detaches and
+speaks to the device before anybody has claimed it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import usb.core
+import usb.util
+from pyftdi.usbtools import UsbTools
+
+from hwtool_registers.buses.ftdi_url import VENDOR_ID, FtdiUrl, parse_url
+from hwtool_registers.buses.usb_nodes import SYSFS, driver_of, holders_of, usb_device
+
+NODES: Final = Path("/dev/bus/usb")
+SUFFIX: Final = ".taken"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass
+class Claim:
+    """An interface that is ours.
+
+    Attributes:
+        device: PyUSB's device.
+        number: of the interface, from 0 on.
+        took: whether a kernel driver was detached for it, by this process or one that died.
+        note: the file that says so.
+    """
+
+    device: Any
+    number: int
+    took: bool
+    note: Path | None
+
+    @property
+    def node(self) -> Path:
+        """The node of the whole adapter."""
+        return node_of(self.device)
+
+    def give_back(self) -> None:
+        """Release it, and have the kernel driver back that was detached; an adapter that is gone is let go."""
+        try:
+            usb.util.release_interface(self.device, self.number)
+            if self.took:
+                self.device.attach_kernel_driver(self.number)
+        except (usb.core.USBError, NotImplementedError):
+            pass  # gone, or nothing to bind: the kernel binds what it finds when it comes back
+        finally:
+            usb.util.dispose_resources(self.device)
+        if self.note is not None:
+            self.note.unlink(missing_ok=True)
+
+
+def node_of(device: Any) -> Path:
+    """The node of an adapter."""
+    return NODES / f"{device.bus:03}" / f"{device.address:03}"
+
+
+def claimed(url: FtdiUrl, notes: Path | None = None, sysfs: Path = SYSFS) -> Claim:
+    """Find the adapter, detach the interface's kernel driver, and claim it.
+
+    Args:
+        notes: a directory for the note of what was detached; it may not exist yet.
+
+    Raises:
+        OSError: ENODEV, EACCES or EBUSY, as above; ENOSYS, there is no libusb.
+    """
+    device = _found(url)
+    number = url.interface - 1
+    note = None if notes is None else notes / f"ftdi-{url.serial}-{url.interface}{SUFFIX}"
+    claim = Claim(device, number, note is not None and _read_note(note) == url, note)
+    try:
+        if device.is_kernel_driver_active(number):
+            _write_note(note, url)
+            claim.took = True
+            device.detach_kernel_driver(number)
+        usb.util.claim_interface(device, number)
+    except usb.core.USBError as error:
+        claim.give_back()
+        raise _refused(url, device, error, sysfs) from error
+    return claim
+
+
+def give_back_left(notes: Path, wanted: Collection[FtdiUrl] = ()) -> list[str]:
+    """Have kernel drivers back that processes had detached which died; of `wanted` interfaces they are left.
+
+    Returns:
+        A sentence for each.
+    """
+    told = []
+    for note in sorted(notes.glob(f"ftdi-*{SUFFIX}")):
+        url = _read_note(note)
+        if url is None:
+            note.unlink(missing_ok=True)
+        if url is None or url in wanted:
+            continue
+        try:
+            claim = claimed(url, notes)
+        except OSError as error:
+            told.append(f"{url}: not given back: {error.strerror}")
+            if error.errno == errno.ENODEV:
+                note.unlink(missing_ok=True)  # it is gone: whoever plugs it in finds it bound
+            continue
+        claim.give_back()
+        told.append(f"{url}: given back to its kernel driver")
+    return told
+
+
+def _write_note(note: Path | None, url: FtdiUrl) -> None:
+    """Before the driver is detached; it need outlast this process only: a host that starts anew binds everything."""
+    if note is None:
+        return
+    note.parent.mkdir(parents=True, exist_ok=True)
+    with note.open("w", encoding="utf-8") as file:
+        json.dump({"url": str(url), "boot": _boot_id()}, file)
+
+
+def _read_note(note: Path) -> FtdiUrl | None:
+    """Which interface a note is about; None: there is none, or it is of an earlier boot, and the kernel binds anew."""
+    try:
+        told = json.loads(note.read_text(encoding="utf-8"))
+        return parse_url(told["url"]) if told["boot"] == _boot_id() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _boot_id() -> str:
+    return BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def _found(url: FtdiUrl) -> Any:
+    """The adapter with this serial number; nothing is detached, claimed or said to any other."""
+    try:
+        backend = UsbTools.find_backend()
+    except ValueError as error:
+        raise OSError(errno.ENOSYS, "no libusb-1.0 on this host: install it (Debian: libusb-1.0-0)") from error
+    there, closed = [], []
+    for device in _adapters(backend, url.product_id):
+        try:
+            serial = usb.util.get_string(device, device.iSerialNumber)
+        except (ValueError, usb.core.USBError) as error:  # PyUSB tells "no langid" where it may not open a device
+            closed.append(f"{node_of(device)} ({error})")
+            continue
+        if serial == url.serial:
+            return device
+        there.append(serial)
+        usb.util.dispose_resources(device)
+    if closed:
+        hint = "no permission; the group is given by a rule of udev: hwtool udev prints it"
+        raise OSError(errno.EACCES, f"cannot look at {', '.join(closed)}: {hint}")
+    listed = ", ".join(map(str, there)) or "none"
+    raise OSError(errno.ENODEV, f"no {url.product} has the serial number {url.serial}; there are: {listed}")
+
+
+def _adapters(backend: Any, product_id: int) -> Iterator[Any]:
+    yield from usb.core.find(find_all=True, backend=backend, idVendor=VENDOR_ID, idProduct=product_id) or ()
+
+
+def _refused(url: FtdiUrl, device: Any, error: usb.core.USBError, sysfs: Path) -> OSError:
+    """What a claim that failed means to whoever reads it."""
+    node = node_of(device)
+    match error.errno:
+        case errno.EBUSY:
+            place = usb_device(device.bus, device.address, sysfs)
+            driver = None if place is None else driver_of(place, url.interface - 1)
+            holders = holders_of(node)
+            by = f"the kernel driver {driver}" if driver not in (None, "usbfs") else ", ".join(holders)
+            return OSError(errno.EBUSY, f"{url} is in use by {by or f'another program (who: fuser -v {node})'}")
+        case errno.EACCES | errno.EPERM:
+            hint = "its group is given by a rule of udev: hwtool udev prints it"
+            return OSError(errno.EACCES, f"{url} ({node}): no permission; {hint}")
+        case errno.ENODEV | errno.ENOENT:
+            return OSError(errno.ENODEV, f"{url} vanished: {error}")
+    return OSError(error.errno or errno.EIO, f"{url} cannot be claimed: {error}")
