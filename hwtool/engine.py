@@ -185,6 +185,10 @@ class Engine:
             await self.files.finish()
         self.daemon.store.close()
 
+    async def responds(self) -> None:
+        """Return when the store's writer has come to a job that does nothing: it and this loop go on."""
+        await asyncio.wrap_future(self.daemon.store.submit(lambda conn: None))
+
     @property
     def wedged(self) -> bool:
         """Whether a transfer has not returned: its thread cannot be ended, only left."""

@@ -31,6 +31,15 @@ from hwtool.clock import Clock
 from hwtool.config import Board, MetricsSpec
 from hwtool.engine import Engine
 from hwtool.policy import AGENT_GROUP, OPERATOR_GROUP, Caller, Role, role_of
+from hwtool.service_manager import (
+    SOCKETS_HINT,
+    ServeError,
+    activated,
+    notify,
+    notify_ready,
+    signs_of_life,
+    watchdog_s,
+)
 from hwtool.session import MAX_LINE_BYTES, SYSTEM_DIRECTORY, socket_path
 from hwtool_contracts.messages import METHODS, Result
 from hwtool_store import operations
@@ -38,8 +47,6 @@ from hwtool_store import operations
 MAX_PATH_BYTES: Final = 107  # of 108 in sockaddr_un, one is the terminating zero
 SO_PEERGROUPS: Final = 59  # Linux, include/uapi/asm-generic/socket.h
 BACKLOG: Final = 512
-FIRST_PASSED: Final = 3  # sd_listen_fds(3): SD_LISTEN_FDS_START
-SOCKETS_HINT: Final = "agent.sock and operator.sock, or FileDescriptorName=agent and operator"
 MAX_UNDER_WAY: Final = 256
 MAX_UNSENT_BYTES: Final = 8 << 20
 FATAL_EXIT: Final = 70  # EX_SOFTWARE: the store has failed
@@ -56,10 +63,6 @@ SAFE_STATE: Final = "device.safe_state"  # waits for none of its connection, and
 log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-
-
-class ServeError(Exception):
-    """The daemon cannot serve; one sentence that says why."""
 
 
 def peer_of(connection: socket.socket) -> tuple[int, frozenset[str]]:
@@ -341,63 +344,6 @@ class Server:
             path.unlink(missing_ok=True)
 
 
-def activated(system_install: bool) -> dict[Role, socket.socket]:
-    """The sockets that a service manager has passed (LISTEN_FDS), by role; their file belongs to it.
-
-    Which is which is told by its name (LISTEN_FDNAMES), else by the file it is bound to.
-
-    Raises:
-        ServeError: one of them is none that this daemon listens on.
-    """
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return {}
-    count = _count(os.environ.pop("LISTEN_FDS", "0"))
-    names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
-    del os.environ["LISTEN_PID"]
-    found: dict[Role, socket.socket] = {}
-    for index in range(count):
-        try:
-            passed = socket.socket(fileno=FIRST_PASSED + index)
-        except OSError as error:
-            raise ServeError(
-                f"descriptor {FIRST_PASSED + index} of LISTEN_FDS is no socket: {error.strerror}"
-            ) from error
-        passed.set_inheritable(False)
-        passed.setblocking(False)
-        _check_passed(passed, system_install)
-        name = names[index] if index < len(names) else ""
-        bound = str(passed.getsockname()) if passed.family == socket.AF_UNIX else ""
-        for role in ("agent", "operator"):
-            if name in (role, f"{role}.sock") or Path(bound).name == f"{role}.sock":
-                if role in found:
-                    raise ServeError(f"the service manager passed two sockets for {role}s: one, please")
-                found[role] = passed
-                break
-        else:
-            raise ServeError(f"the service manager passed a socket that is nobody's ({name or bound}): {SOCKETS_HINT}")
-    return found
-
-
-def _check_passed(passed: socket.socket, system_install: bool) -> None:
-    """A passed socket must be one that this daemon would make: local, of lines, and shut to strangers.
-
-    Raises:
-        ServeError: it is not.
-    """
-    listening = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM or not listening:
-        raise ServeError("the service manager passed a socket that is no listening local stream: ListenStream=/a/path")
-    path = Path(str(passed.getsockname()))
-    if not system_install and path.exists() and path.stat().st_mode & 0o002:  # nobody's groups are asked for there
-        raise ServeError(f"{path}: everybody may write to it, and anybody would be served: SocketMode=0660 or less")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise ServeError(f"LISTEN_FDS is {text!r}: the number of sockets passed, please (sd_listen_fds(3))")
-    return int(text)
-
-
 def _maker(server: Server, role: Role) -> Callable[[], Connection]:
     return lambda: Connection(server, role)
 
@@ -436,16 +382,6 @@ def _remove_stale(path: Path) -> None:
                 return
             raise ServeError(f"{path} is in the way: {error.strerror}") from error
     raise ServeError(f"another daemon listens on {path}")
-
-
-def notify_ready() -> None:
-    """Say once that requests are taken: on stderr, and to the service manager where there is one."""
-    print("hwtool: ready", file=sys.stderr, flush=True)
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-            manager.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
-            manager.sendall(b"READY=1")
 
 
 async def serve(
@@ -487,20 +423,23 @@ async def serve(
     engine.daemon.store.on_fatal(fatal)
     server = Server(engine, directory)
     stop = asyncio.Event()
-    exported: asyncio.Task[None] | None = None
+    background: list[asyncio.Task[None]] = []
     try:
         if board.metrics is not None:
-            exported = _export(engine, board.metrics)
+            background.append(_export(engine, board.metrics))
         await server.listen()
         engine.render_journal(store_directory / "journal")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: engine.daemon.keep(_reload(engine)))
-        notify_ready()
+        notify_ready(f"{len(board.devices)} device(s) on {len(board.buses)} bus(es) of board {board.name}")
+        if (period_s := watchdog_s()) is not None:
+            background.append(loop.create_task(signs_of_life(period_s, engine.responds)))
         await stop.wait()
     finally:
-        if exported is not None:
-            exported.cancel()
+        notify("STOPPING=1")
+        for task in background:
+            task.cancel()
         await server.close()
         await engine.close()
         if engine.wedged:

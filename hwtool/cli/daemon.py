@@ -66,8 +66,9 @@ def serve(
     from hwtool.bench import bench
     from hwtool.config import load_board
     from hwtool.logs import log_to_stderr
-    from hwtool.server import FATAL_EXIT, ServeError, default_store, run
+    from hwtool.server import FATAL_EXIT, default_store, run
     from hwtool.server import serve as serve_board
+    from hwtool.service_manager import ServeError
 
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
