@@ -827,7 +827,7 @@ MUTANTS = [
     ),
     Mutant(
         "a socket that a manager passed keeps its role",
-        "hwtool/server.py",
+        "hwtool/service_manager.py",
         "            if name in (role, f\"{role}.sock\") or Path(bound).name == f\"{role}.sock\":",
         "            if True:",
         "tests/surface/test_starting.py::test_sockets_when_the_wrong_ones_are_passed_then_one_clear_sentence",
@@ -946,7 +946,7 @@ MUTANTS = [
     ),
     Mutant(
         "a socket that everybody may write to is not served",
-        "hwtool/server.py",
+        "hwtool/service_manager.py",
         '.st_mode & 0o002:',
         '.st_mode & 0:',
         "tests/surface/test_found_in_verbs.py::test_sockets_when_passed_open_deaf_or_twice_then_one_clear_sentence",

@@ -48,6 +48,9 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "freeze": ("hwtool.cli.operate", "freeze"),
     "thaw": ("hwtool.cli.operate", "thaw"),
     "store": ("hwtool.cli.store", "store"),
+    "udev": ("hwtool.cli.host", "udev"),
+    "units": ("hwtool.cli.host", "units"),
+    "give-back": ("hwtool.cli.host", "give_back"),
     "mcp": ("hwtool.cli.mcp", "mcp"),
 }
 

@@ -96,7 +96,7 @@ class Adapter:
             one.driver, one.mpsse = one.binds, False
 
 
-@dataclass
+@dataclass(eq=False)
 class Handle:
     """An open adapter; of no use once that has another number."""
 
@@ -207,7 +207,10 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
         one.holder = dev_handle
 
     def release_interface(self, dev_handle: Handle, intf: int) -> None:
-        dev_handle.alive.interfaces[intf].holder = None
+        one = dev_handle.alive.interfaces[intf]
+        if one.holder is not dev_handle:
+            raise failed(errno.EINVAL)
+        one.holder = None
 
     def is_kernel_driver_active(self, dev_handle: Handle, intf: int) -> bool:
         return dev_handle.alive.interfaces[intf].driver is not None

@@ -282,6 +282,17 @@ def test_interface_when_its_process_died_and_nobody_wants_it_then_given_back(rig
     assert (drivers(rig), list(rig.notes.iterdir())) == (["ftdi_sio"], [])
 
 
+def test_interface_when_a_process_that_runs_has_it_then_left_to_it_with_its_note(rig: Rig) -> None:
+    bus, _ = rig.i2c(I2cCells())
+    bus.open()
+    (told,) = give_back_left(rig.notes)
+    assert told.startswith(f"{URL}: not given back: {URL} is in use by")
+    assert (drivers(rig), len(list(rig.notes.iterdir()))) == ([None], 1)
+    assert bus.perform(READ) == Confirmed(b"\x10\x11")
+    bus.close()
+    assert (drivers(rig), list(rig.notes.iterdir())) == (["ftdi_sio"], [])
+
+
 @pytest.mark.parametrize("wrong", ["an earlier boot", "no note at all"])
 def test_note_when_it_says_nothing_of_this_boot_then_dropped_and_nothing_is_bound(rig: Rig, wrong: str) -> None:
     rig.i2c(I2cCells())

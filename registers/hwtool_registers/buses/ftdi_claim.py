@@ -89,13 +89,16 @@ def claimed(url: FtdiUrl, notes: Path | None = None, sysfs: Path = SYSFS) -> Cla
     number = url.interface - 1
     note = None if notes is None else notes / f"ftdi-{url.serial}-{url.interface}{SUFFIX}"
     claim = Claim(device, number, note is not None and _read_note(note) == url, note)
+    detached = False
     try:
         if device.is_kernel_driver_active(number):
             _write_note(note, url)
-            claim.took = True
+            claim.took = detached = True
             device.detach_kernel_driver(number)
         usb.util.claim_interface(device, number)
     except usb.core.USBError as error:
+        if not detached:  # whoever has it now may have left the note, and gives it back
+            claim.took, claim.note = False, None
         claim.give_back()
         raise _refused(url, device, error, sysfs) from error
     return claim
