@@ -113,6 +113,15 @@ def _chips(spec: BusSpec, devices: list[DeviceSpec]) -> dict[int, SpiChip]:
     return chips
 
 
+def taken_and_left(directory: Path) -> list[str]:
+    """The interfaces that daemons with the store in this directory took in this boot and have not given back."""
+    if not any(directory.glob("ftdi-*.taken")):
+        return []
+    from hwtool_registers.buses.ftdi_claim import left_taken
+
+    return [str(url) for url in left_taken(directory)]
+
+
 def give_back(board: Board | None, directory: Path) -> list[str]:
     """Give kernel drivers the USB interfaces back that daemons with this store had taken, and died.
 

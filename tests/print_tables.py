@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Final
 
 from hwtool.board_keys import TABLES
+from hwtool.doctor.finding import CHECKS
 from hwtool.reconciliation import READS, WRITES
 from hwtool_contracts.effects import READ_POLICY, WRITE_POLICY
 from hwtool_contracts.errors import CATALOGUE
@@ -52,6 +53,12 @@ def board() -> Iterator[str]:
     yield from reference(TABLES)
 
 
+def doctor_checks() -> Iterator[str]:
+    """The rows of docs/doctor.md."""
+    for name, what in CHECKS.items():
+        yield f"| `{name}` | {what} |"
+
+
 def document() -> Iterator[str]:
     """docs/openrpc.json."""
     yield json.dumps(openrpc(metadata.version("hwtool")), indent=1)
@@ -88,6 +95,7 @@ PAGES: Final = {
     "board": [board],
     "methods": [methods, members],
     "conformance": [conformance],
+    "doctor": [doctor_checks],
 }
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "udev": ("hwtool.cli.host", "udev"),
     "units": ("hwtool.cli.host", "units"),
     "give-back": ("hwtool.cli.host", "give_back"),
+    "doctor": ("hwtool.cli.doctor", "doctor"),
     "mcp": ("hwtool.cli.mcp", "mcp"),
 }
 

@@ -93,13 +93,15 @@ def devices(board: Board) -> list[str]:
 def _network(board: Board) -> Iterator[str]:
     """A network of its own where the board needs none; else the addresses of its hosts, where they are numbers."""
     hosts = [bus.host for bus in board.buses.values() if bus.host is not None]
-    families = ["AF_UNIX"]
-    if any(bus.kind in OVER_USB for bus in board.buses.values()):
-        families.append("AF_NETLINK")  # libusb hears of devices that come and go
+    over_usb = any(_over_usb(bus) for bus in board.buses.values())
+    families = ["AF_UNIX", "AF_NETLINK"] if over_usb else ["AF_UNIX"]
     serves = board.metrics is not None and board.metrics.port is not None
     if not hosts and not serves:
         yield "# No bus of this board is on a network, and the service has none."
-        yield "PrivateNetwork=yes"
+        if over_usb:
+            yield "# Of adapters that come back, libusb hears from udev, in the namespace of the host alone."
+        else:
+            yield "PrivateNetwork=yes"
         yield "IPAddressDeny=any"
         yield f"RestrictAddressFamilies={' '.join(families)}"
         return

@@ -44,6 +44,12 @@ RIGS: Final = (
         "Linux's ftdi_sio, QEMU's usb-serial, libmodbus behind it",
         ("tests/rigs/test_usb_serial.py",),
     ),
+    Rig(
+        "ftdi adapter",
+        "Linux's USB and libusb, QEMU's FT232BM: claims, refusals, unplugging",
+        ("tests/rigs/test_ftdi_claims.py",),
+    ),
+    Rig("systemd and udev", "both of this machine's, in the guest", ("tests/rigs/test_systemd.py",)),
     Rig("arm kernel", "Linux's i2c-imx, eight of QEMU's chips and its trace", ("tests/rigs/test_arm_i2c.py",)),
     Rig("conformance suite", "the same slaves as benches, and the scripted counterparts", ("tests/conformance",)),
     Rig("modbus slaves", "libmodbus, modbus-tk, pymodbus; RTU and TCP", ("tests/modbus/test_conformance.py",)),

@@ -46,6 +46,7 @@ for m in $($B cat /modules); do
         *) $B modprobe $m;;
     esac || echo "rig: no module $m"
 done
+S=$(word rig.systemd)
 O=trans=virtio,version=9p2000.L,msize=524288
 $B mount -t 9p -o ro,cache=loose,$O root /low && $B mount -t tmpfs over /over && $B mkdir /over/up /over/work
 $B mount -t overlay -o lowerdir=/low,upperdir=/over/up,workdir=/over/work root /new || $B poweroff -f
@@ -53,6 +54,28 @@ for d in proc sys dev; do $B mount --move /$d /new/$d; done
 $B mount -t tmpfs run /new/run; $B mkdir /new/run/out; $B mount -t 9p -o cache=none,$O out /new/run/out
 $B ip link set lo up
 [ ! -e /new/sys/class/net/eth0 ] || { $B ip addr add 10.0.2.15/24 dev eth0; $B ip link set eth0 up; }
+if [ -n "$S" ]; then
+    $B rm -f /new/.dockerenv                # above the root alone: else systemd takes the guest for a container
+    $B touch /new/etc/.updated /new/var/.updated
+    U=/new/run/systemd/system; $B mkdir -p $U
+    # these would walk and clear what is this machine's, for a minute
+    for u in tmpfiles-setup tmpfiles-setup-dev tmpfiles-clean timesyncd update-utmp random-seed; do
+        $B ln -sf /dev/null $U/systemd-$u.service
+    done
+    printf '[Unit]\nWants=rig.service\n' > $U/rig.target
+    $B cat > $U/rig.service <<'END'
+[Unit]
+DefaultDependencies=no
+After=systemd-udevd.service systemd-udev-trigger.service
+Wants=systemd-udevd.service systemd-udev-trigger.service
+[Service]
+Type=oneshot
+Environment=HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+ExecStart=/bin/sh -c '/bin/sh /run/out/command > /run/out/said 2>&1; echo $$? > /run/out/code'
+ExecStopPost=/bin/systemctl poweroff -ff
+END
+    exec $B switch_root /new /lib/systemd/systemd --unit=rig.target --show-status=0 --log-level=warning
+fi
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 $B chroot /new /bin/sh /run/out/command > /new/run/out/said 2>&1
 echo $? > /new/run/out/code
@@ -219,6 +242,7 @@ def booted(
     chips: Sequence[int] = (),
     forward: int | None = None,
     usb_line: str | None = None,
+    systemd: bool = False,
 ) -> Iterator[Guest]:
     """Boot and run a shell command.
 
@@ -227,6 +251,7 @@ def booted(
         chips: addresses of i2c-stub.
         forward: a port of this host's loopback that leads to port 8080 in there.
         usb_line: a terminal of this host that is a USB serial port in there; QEMU calls it `line`.
+        systemd: systemd and udevd of this machine's root run in there, and the command is a service of theirs.
     """
     with tempfile.TemporaryDirectory() as scratch:
         out, trace, monitor = (Path(scratch) / name for name in ("out", "trace", "monitor"))
@@ -235,6 +260,7 @@ def booted(
         words = "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr random.trust_cpu=on"
         words += f" rig.chips={','.join(map(hex, chips))}" if chips else ""
         words += " rig.usb=1" if usb_line is not None else ""
+        words += " rig.systemd=1" if systemd else ""
         shared = "security_model=none,multidevs=remap"
         line = [
             QEMU,
@@ -260,7 +286,12 @@ def booted(
             line += ["-device", "virtio-net-pci,netdev=n,romfile="]
         if usb_line is not None:
             line += ["-device", "qemu-xhci", "-chardev", f"serial,id=line,path={usb_line}"]
-            line += ["-device", "usb-serial,chardev=line,id=line", "-qmp", f"unix:{monitor},server=on,wait=off"]
+            line += [
+                "-device",
+                "usb-serial,chardev=line,id=line,serial=RIG1",
+                "-qmp",
+                f"unix:{monitor},server=on,wait=off",
+            ]
         trace.touch()
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:

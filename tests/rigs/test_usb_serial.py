@@ -33,6 +33,7 @@ READ_BACK = RegisterRead(17, Space.HOLDING, 7, 2, 1, 3)
 def await_file(one: guest.Guest, name: str) -> None:
     until_s = time.monotonic() + LIMIT_S
     while not (one.out / name).exists():
+        assert one.process.poll() is None, (one.out / "said").read_text()  # it ended before
         assert time.monotonic() < until_s, f"the guest has not come to {name}"
         time.sleep(0.1)  # no event crosses over
 

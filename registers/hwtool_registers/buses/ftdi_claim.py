@@ -104,6 +104,14 @@ def claimed(url: FtdiUrl, notes: Path | None = None, sysfs: Path = SYSFS) -> Cla
     return claim
 
 
+def has_libusb() -> bool:
+    """Whether there is what reaches a USB device at all."""
+    try:
+        return UsbTools.find_backend() is not None
+    except ValueError:
+        return False
+
+
 def give_back_left(notes: Path, wanted: Collection[FtdiUrl] = ()) -> list[str]:
     """Have kernel drivers back that processes had detached which died; of `wanted` interfaces they are left.
 
@@ -127,6 +135,12 @@ def give_back_left(notes: Path, wanted: Collection[FtdiUrl] = ()) -> list[str]:
         claim.give_back()
         told.append(f"{url}: given back to its kernel driver")
     return told
+
+
+def left_taken(notes: Path) -> list[FtdiUrl]:
+    """The interfaces that notes of this boot are about: taken from their kernel drivers, and not given back yet."""
+    found = (_read_note(note) for note in sorted(notes.glob(f"ftdi-*{SUFFIX}")))
+    return [url for url in found if url is not None]
 
 
 def _write_note(note: Path | None, url: FtdiUrl) -> None:

@@ -67,3 +67,19 @@ def holders_of(node: Path, proc: Path = Path("/proc")) -> list[str]:
         except OSError:
             continue  # another user's, or it has ended
     return sorted(found)
+
+
+def usb_devices(vendor: int, product: int, sysfs: Path = SYSFS) -> list[tuple[str, Path, Path]]:
+    """The USB devices of a kind that are plugged in: serial number, node, and where sysfs shows it."""
+    found = []
+    for place in sorted((sysfs / "bus/usb/devices").glob("*")):
+        try:
+            told = tuple(int((place / name).read_text(encoding="ascii"), 16) for name in ("idVendor", "idProduct"))
+            if told != (vendor, product):
+                continue
+            node = Path("/dev/bus/usb") / f"{_number(place / 'busnum'):03}" / f"{_number(place / 'devnum'):03}"
+            serial = place / "serial"
+            found.append((serial.read_text(encoding="utf-8").strip() if serial.exists() else "", node, place))
+        except (OSError, ValueError):
+            continue  # an interface, or it is going just now
+    return found
