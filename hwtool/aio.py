@@ -21,7 +21,7 @@ from hwtool.attempts import check_key
 from hwtool.calls import Call
 from hwtool.client import check_run, noting, run_note
 from hwtool.failures import CallFailed
-from hwtool.losses import Closed, ConnectionLost, NoDaemon, NoReply
+from hwtool.losses import Closed, ConnectionLost, NoDaemon, NoReply, unreached
 from hwtool.recovering import Ask, Pause, Step, conversation, new_key
 from hwtool.replies import Event, Object
 from hwtool.runs_open import OpenRuns
@@ -55,7 +55,7 @@ class _Line:
         try:
             return cls(*await asyncio.open_unix_connection(str(path)))
         except OSError as error:
-            raise NoDaemon(f"no daemon on {path}: {error.strerror or error}; start one with hwtool serve") from error
+            raise unreached(path, error) from error
 
     def usable(self) -> bool:
         """Whether it can be asked: the daemon has not hung up, and it is of the event loop that is running."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from hwtool.losses import ConnectionLost, NoDaemon, NoReply
+from hwtool.losses import ConnectionLost, NoReply, unreached
 from hwtool.session import ProtocolError, Role, Session, socket_directory, socket_path
 
 CHUNK = 1 << 16
@@ -45,7 +45,7 @@ class Connection:
             self._socket.connect(str(path))  # blocking: with a time-out a full backlog would be an error (EAGAIN)
         except OSError as error:
             self._socket.close()
-            raise NoDaemon(f"no daemon on {path}: {error.strerror or error}; start one with hwtool serve") from error
+            raise unreached(path, error) from error
 
     def close(self) -> None:
         """Hang up."""

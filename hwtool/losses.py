@@ -9,9 +9,20 @@ ConnectionLost   the request was sent and no answer came: ask op_get with the ke
 
 from __future__ import annotations
 
+import errno
+
 
 class NoDaemon(Exception):
-    """Nobody listens on the socket; the request was not sent."""
+    """Nobody listens on the socket, or this user may not connect to it; the request was not sent."""
+
+
+def unreached(path: object, error: OSError) -> NoDaemon:
+    """What a connection that could not be made comes to, with what to do about it."""
+    told = error.strerror or str(error)
+    if error.errno == errno.EACCES:
+        groups = "in the system install agents are in the group hwtool, operators in hwtool-operator"
+        return NoDaemon(f"this user may not connect to {path}: {told}; {groups}")
+    return NoDaemon(f"no daemon on {path}: {told}; start one with hwtool serve")
 
 
 class ConnectionLost(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import hwtool
 from hwtool import aio, calls
 from hwtool.failures import Held, KeyConflict, Refused, RunFailed
-from hwtool.losses import ConnectionLost, NeverSent, NoDaemon, NoReply
+from hwtool.losses import ConnectionLost, NeverSent, NoDaemon, NoReply, unreached
 from hwtool.replies import Device
 from hwtool.retrying import giving_up_after, retrying, seconds, up_to
 from tests.bench import Bench, come_about
@@ -118,6 +119,11 @@ def test_client_when_the_key_is_of_another_request_then_a_lost_reply_is_not_take
     assert isinstance(came[0], KeyConflict), came
     assert came[0].error["differs"] == ("targets[0].value",)
     assert bench.executed("OLATA.write") == 1
+
+
+def test_client_when_it_may_not_connect_then_the_groups_are_named() -> None:
+    told = unreached("/run/hwtool/agent.sock", PermissionError(errno.EACCES, "Permission denied"))
+    assert str(told).startswith("this user may not connect to /run/hwtool/agent.sock: Permission denied; in the system")
 
 
 def test_client_when_nobody_listens_then_no_daemon(bench: Bench) -> None:
