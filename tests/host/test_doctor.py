@@ -412,7 +412,9 @@ def test_doctor_when_the_disk_is_full_or_slow_then_said(
 def test_access_list_when_packed_by_the_kernel_then_users_and_groups_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    entries = [(0x01, 6, 0xFFFFFFFF), (0x02, 6, 0), (0x02, 4, 4711), (0x08, 6, 0), (0x10, 4, 0xFFFFFFFF), (0x20, 0, 0)]
+    nobody = 0xFFFFFFFF
+    named = [(0x02, 6, 0), (0x02, 4, 4711), (0x02, 2, 12), (0x08, 6, 0)]
+    entries = [(0x01, 6, nobody), *named, (0x10, 4, nobody), (0x20, 0, 0)]
     packed = (2).to_bytes(4, "little") + b"".join(
         tag.to_bytes(2, "little") + allowed.to_bytes(2, "little") + number.to_bytes(4, "little")
         for tag, allowed, number in entries
