@@ -101,7 +101,7 @@ class BusSpec:
         if self.host is not None:
             return f"{self.kind}:{self.host}:{self.port}"
         if self.url is not None:
-            return f"{self.kind}:{self.url.serial}/{self.url.interface}"
+            return f"{self.kind}:{self.url.product}:{self.url.serial}/{self.url.interface}"
         return f"{self.kind}:{self.path or self.adapter or self.name}"
 
 
@@ -134,7 +134,9 @@ def read_bus(name: str, table: Table, beside: Path) -> BusSpec:
         names = {"i2c": "/sys/class/i2c-dev/i2c-*/name", "spi": "what /sys/class/spi_master/spi*/device leads to"}
         wanted = f"adapter = its name ({names[kind]}), or path = a name that udev keeps stable"
         table.fault("adapter", "one of adapter and path", path, wanted)
-    if path is not None and UNSTABLE.fullmatch(path):
+    if path is not None and kind in ("i2c", "spi") and not path.startswith("/"):
+        table.fault("path", "not a place below /dev", path, "an absolute path")
+    if path is not None and kind in KEYS_OF["path"] and UNSTABLE.fullmatch(path):
         wanted = "a name below /dev/serial/by-id or by-path; of an i2c or SPI bus, adapter = its name"
         table.fault("path", "a number that the next start may give to another", path, wanted)
     for key in sorted(set(table.data) & set(KEYS_OF)):
@@ -189,7 +191,7 @@ def read_bus(name: str, table: Table, beside: Path) -> BusSpec:
 def _url(table: Table, kind: str) -> FtdiUrl | None:
     text = table.text("url")
     if text is None:
-        if kind in OVER_USB:
+        if kind in OVER_USB and "url" not in table:
             table.fault("url", "key is missing", None, f"the adapter by its serial number: {EXAMPLE}")
         return None
     try:

@@ -266,6 +266,12 @@ def _device(
     if bus is None or contract is None or contract_name is None or address is None:
         return None
     _check_bus(contract, bus, table)
+    if bus.kind == "ftdi-spi" and contract.access.spi is not None:
+        mode = contract.access.spi.mode if bus.mode is None else bus.mode
+        duplex = [name for name, r in contract.registers.items() if r.opcode is not None and r.opcode.duplex]
+        if duplex and mode & 1:
+            rule = f"mode {mode} takes no duplex command ({', '.join(duplex)}): pyftdi samples it at the wrong edge"
+            table.fault("bus", rule, bus.name, "a bus of kind spi")
     contract = _on_bus(contract, bus.kind)
     if restarts is Restarts.WITH_USB and bus.path is None and bus.adapter is None and bus.url is None:
         table.fault(
@@ -451,8 +457,14 @@ def _check_loci(board: Board, top: Table) -> None:
             if real in paths:
                 top.fault(f"buses.{bus.name}.path", f"the same node as buses.{paths[real]}", bus.path, "one bus a node")
             paths[real] = bus.name
+        if bus.adapter is not None:
+            named = f"{bus.kind}:{bus.adapter}"
+            if named in paths:
+                rule = f"the same adapter as buses.{paths[named]}"
+                top.fault(f"buses.{bus.name}.adapter", rule, bus.adapter, "one bus an adapter")
+            paths[named] = bus.name
         if bus.url is not None:
-            place = f"{bus.url.serial}/{bus.url.interface}"
+            place = str(bus.url)
             if place in paths:
                 rule = f"the same interface as buses.{paths[place]}"
                 top.fault(f"buses.{bus.name}.url", rule, str(bus.url), "one bus an interface")

@@ -7,6 +7,7 @@ evidence is taken, rules run, and only then anything is listened to.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -144,7 +145,10 @@ class Engine:
             await _check_kind(store, board)
             for spec in board.buses.values():
                 workers[spec.name] = BusWorker(spec, (buses or make_bus)(spec, board, store_directory), clock)
-                absent = await workers[spec.name].begin()
+                try:
+                    absent = await workers[spec.name].begin()
+                except OSError as error:
+                    raise cannot_be_had(spec, error) from error
                 if absent is not None:  # the other buses must not wait for this one
                     log.warning("bus %s is absent: %s; its devices are unavailable until it comes", spec.name, absent)
             devices = _devices(board, workers)
@@ -456,6 +460,15 @@ class Engine:
                 operations.put_hold(conn, locus, "rollback", why or "", now_ns, {**body, "reason": why})
 
         await daemon.ask(job)
+
+
+def cannot_be_had(spec: BusSpec, error: OSError) -> OSError:
+    """Why a bus cannot be had that is there, with its name and, where nobody may open it, what grants that."""
+    told = error.strerror or str(error)
+    node = f" ({error.filename})" if error.filename else ""
+    granted = "udev" in told or error.errno != errno.EACCES
+    hint = "" if granted else "; its group is given by a rule of udev: hwtool udev prints it"
+    return OSError(error.errno or errno.EIO, f"bus {spec.name}{node}: {told}{hint}")
 
 
 async def _check_kind(store: Store, board: Board) -> None:

@@ -492,8 +492,18 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
 
 
 def default_store(directory: Path) -> Path:
-    """Where the store is unless told: the system's place for the system install, else the user's state directory."""
+    """Where the store is unless told: the system's place for the system install, else the user's state directory.
+
+    Raises:
+        ServeError: this user has no home.
+    """
     if str(directory) == SYSTEM_DIRECTORY:
         return Path("/var/lib/hwtool")
     state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local" / "state") / "hwtool"
+    if state:
+        return Path(state) / "hwtool"
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError as error:
+        raise ServeError(f"uid {os.getuid()} has no home on this host: --store DIR") from error
+    return home / ".local" / "state" / "hwtool"

@@ -126,14 +126,21 @@ def _refused(error: object) -> ProtocolError:
     return ProtocolError(str(error.get("message")), code if isinstance(code, int) else None)
 
 
-def socket_directory(option: str | None) -> str:
-    """Where the sockets are: the option, HWTOOL_SOCKET, the runtime directory, the system's directory."""
+def socket_directory(option: str | None, *, serves: bool = False) -> str:
+    """Where the sockets are: the option, HWTOOL_SOCKET, the runtime directory, the system's directory.
+
+    Args:
+        serves: they are to be made. Whoever looks for them goes on to the system's directory where nobody has made any
+            in the runtime directory.
+    """
     if option:
         return option
     if os.environ.get("HWTOOL_SOCKET"):
         return os.environ["HWTOOL_SOCKET"]
     if os.environ.get("XDG_RUNTIME_DIR"):
-        return os.path.join(os.environ["XDG_RUNTIME_DIR"], "hwtool")  # noqa: PTH118  # pathlib costs every start
+        own = os.path.join(os.environ["XDG_RUNTIME_DIR"], "hwtool")  # noqa: PTH118  # pathlib costs every start
+        if serves or os.path.isdir(own) or not os.path.isdir(SYSTEM_DIRECTORY):  # noqa: PTH112
+            return own
     return SYSTEM_DIRECTORY
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hwtool_contracts.model import Contract, Register, Space
+from hwtool_contracts.model import Contract, Register, Space, SpiAccess
 
 
 def check_spi(contract: Contract, fault: Callable[[str, str, str, object, str], None]) -> None:
@@ -12,6 +12,16 @@ def check_spi(contract: Contract, fault: Callable[[str, str, str, object, str], 
     spi = contract.access.spi
     if spi is None:
         return
+    if spi.marks and not contract.access.offset_bytes:
+        fault("access.spi", "read_mask", "no offset is sent that could be marked", hex(spi.marks), "offset_bytes")
+    if spi.word_bits > 8:
+        for memory in contract.memories:
+            fault(f"memories.{memory}", "size_bytes", "any part of it may be asked for", spi.word_bits, "word_bits = 8")
+        for group in (g for g in contract.groups.values() if g.transfer == "one"):
+            members = [contract.registers[m] for m in group.members if m in contract.registers]
+            _whole(
+                f"groups.{group.name}", contract.access.offset_bytes + sum(m.size_bytes for m in members), spi, fault
+            )
     bare: dict[tuple[int, str | None], Register] = {}
     for register in contract.registers.values():
         _whole_words(contract, register, fault)
@@ -31,6 +41,10 @@ def _whole_words(contract: Contract, register: Register, fault: Callable[[str, s
     opcode = register.opcode
     head = contract.access.offset_bytes if opcode is None else opcode.code_bytes + opcode.dummy_bytes
     size = head if opcode is not None and opcode.duplex else head + register.size_bytes
+    _whole(f"registers.{register.name}", size, spi, fault)
+
+
+def _whole(table: str, size: int, spi: SpiAccess, fault: Callable[[str, str, str, object, str], None]) -> None:
     if 8 * size % spi.word_bits:
         rule = f"a transfer of it is no whole words of {spi.word_bits} bits"
-        fault(f"registers.{register.name}", "width_bits", rule, f"{size} bytes", "word_bits = 8, or another width")
+        fault(table, "", rule, f"{size} bytes", "word_bits = 8, or another width")

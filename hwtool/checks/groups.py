@@ -18,6 +18,7 @@ from hwtool_contracts.judge import ReadJudgement
 from hwtool_contracts.judge_write import WriteJudgement, judge_write
 from hwtool_contracts.model import Group, Register
 from hwtool_registers.bus import RegisterRead
+from hwtool_sim.offsets import whole_offset
 
 
 class Members:
@@ -113,9 +114,8 @@ async def _in_order(members: Members) -> str:
     if not told.ok:
         raise NotApplicable(f"not read: {told.summary}")
     reads = [t for t in list(bus.log)[sent - bus.transfers :] if isinstance(t, RegisterRead)]
-    i2c = stand.device(members.device).contract.access.i2c
-    flag = 0 if i2c is None else i2c.increment_mask
-    at = [(t.offset & ~flag, t.size_bytes) for t in reads]
+    contract = stand.device(members.device).contract
+    at = [(whole_offset(contract, t.address, t.offset), t.size_bytes) for t in reads]
     if members.group.transfer == "one":
         whole = members.registers[0].offset, sum(r.size_bytes for r in members.registers)
         ensure(at.count(whole) == 1, f"it was read as {at}, not by one transfer of {whole[1]} bytes")

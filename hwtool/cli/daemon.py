@@ -73,7 +73,7 @@ def serve(
     if board is None and os.environ.get("INVOCATION_ID"):
         complain("under systemd a board is required: --board FILE", 2)
     loaded = loaded_from(board) if board is not None else bench()
-    directory = Path(socket_directory(socket_))
+    directory = Path(socket_directory(socket_, serves=True))
     log_to_stderr(log_format)
     reread = None if board is None else partial(load_board, board)
     try:
@@ -95,7 +95,7 @@ def serve(
         )
         os._exit(FATAL_EXIT)  # without closing the database: what this process believes of it may be wrong
     except OSError as error:
-        complain(f"a bus cannot be had: {error}", 2)
+        complain(f"a bus cannot be had: {error.strerror or error}", 2)
 
 
 @click.group("board")

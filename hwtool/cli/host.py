@@ -55,9 +55,9 @@ def units(board: Path, board_at: Path | None, program: Path | None, into: Path |
     """
     from hwtool.host import units as made
 
-    ours = program if program is not None else Path(sys.argv[0]).resolve()
+    ours = program if program is not None else Path(sys.executable).with_name("hwtool")
     try:
-        texts = made.units(loaded_from(board), board_at or board.absolute(), ours)
+        texts = made.units(loaded_from(board), board_at or board.absolute(), ours, board)
     except made.NoUnit as error:
         complain(str(error), 2)
     _put(texts, into)
@@ -76,16 +76,26 @@ def give_back(store: Path | None) -> None:
     """Give USB interfaces back to their kernel drivers that a daemon had taken which died.
 
     A daemon does this by itself when it stops and when it starts; this is for one that was killed and is not started
-    again. One that runs keeps what it has.
+    again; while one runs with this store, nothing is done. Exit code 1 if one was not given back.
     """
     from hwtool.buses import give_back as given_back
     from hwtool.server import default_store
+    from hwtool.service_manager import ServeError
     from hwtool.session import socket_directory
+    from hwtool_store.faults import StoreRefused
+    from hwtool_store.place import locked
 
-    directory = store or default_store(Path(socket_directory(None)))
-    told = given_back(None, directory)
+    try:
+        directory = store or default_store(Path(socket_directory(None)))
+        with locked(directory, allow_unsafe=True):
+            told = given_back(None, directory)
+    except (StoreRefused, ServeError) as error:
+        complain(f"nothing was given back: {error}", 2)
+    except OSError as error:
+        complain(f"nothing was given back: {directory}: {error.strerror}", 2)
     for line in told or [f"nothing was taken by a daemon with the store {directory}"]:
         click.echo(line)
+    sys.exit(1 if any("not given back" in line for line in told) else 0)
 
 
 def _put(texts: dict[str, str], into: Path | None) -> None:

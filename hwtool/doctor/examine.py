@@ -20,13 +20,13 @@ def examine(board: Board, board_file: Path, store: Path, sockets: str, host: Hos
         board_file: for the commands that mend.
         store, sockets: the daemon's directories.
     """
-    running = places.answers(sockets)
+    daemon = places.daemon_of(store, host)
     return [
         *_board(board, board_file),
-        *nodes.examined(board, str(board_file), host, running),
+        *nodes.examined(board, str(board_file), host, daemon),
         *installed.examined(board, board_file, host),
-        *places.store_examined(store, running),
-        *places.sockets_examined(sockets, host),
+        *places.store_examined(store, host, daemon),
+        *places.sockets_examined(sockets, host, daemon),
         *places.approval_examined(board, sockets, host),
     ]
 

@@ -36,7 +36,7 @@ def acl_of(path: Path) -> list[str]:
         f"{named[tag][0]} {named[tag][1](number)}"
         for tag, allowed, number in entries
         if tag in named and allowed & mask & READ_OR_WRITE
-    ]
+    ]  # one that lets somebody only read is told too: reading may have an effect
 
 
 def user_name(uid: int) -> str:
@@ -62,6 +62,19 @@ def members_of(group: str) -> set[str] | None:
     except KeyError:
         return None
     return set(found.gr_mem) | {user.pw_name for user in pwd.getpwall() if user.pw_gid == found.gr_gid}
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The daemon of a store, as far as it can be seen without asking it: a question would start one that waits.
+
+    Attributes:
+        runs: whether one has the store's lock; None: that cannot be seen by this user.
+        processes: the one that has the lock, as `NAME (pid N)`.
+    """
+
+    runs: bool | None
+    processes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,12 +124,15 @@ class Host:
         """Whether the daemon's user may read and write a file, by its owner, group, mode or access list."""
         if self.user == "root":
             return True
-        mode, group = path.stat().st_mode, self.group(path)
+        mode = path.stat().st_mode
         if self.owner(path) == self.user:
             return mode >> 6 & READ_OR_WRITE == READ_OR_WRITE
-        if self.user in (self.members(group) or set()):
-            return mode >> 3 & READ_OR_WRITE == READ_OR_WRITE
-        return mode & READ_OR_WRITE == READ_OR_WRITE or f"user {self.user}" in self.acl(path)
+        listed = self.acl(path)
+        groups = {who.removeprefix("group ") for who in listed if who.startswith("group ")}
+        if mode >> 3 & READ_OR_WRITE == READ_OR_WRITE:
+            groups.add(self.group(path))
+        in_one = any(self.user in (self.members(group) or set()) for group in groups)
+        return in_one or f"user {self.user}" in listed or mode & READ_OR_WRITE == READ_OR_WRITE
 
 
 def this_host(socket_directory: str, system_directory: str) -> Host:

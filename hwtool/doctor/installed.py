@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,12 @@ def examined(board: Board, board_file: Path, host: Host) -> Iterator[Finding]:
         yield Finding("rules.missing", Status.SKIPPED, str(host.rules), evidence)
         return
     yield from _rules(board, board_file, host)
-    yield from _service(board, host)
+    yield from _units(board, board_file, host)
     for group in (SYSTEM_USER, AGENT_GROUP, OPERATOR_GROUP):
         if host.members(group) is None:
             cure = f"hwtool units --board {board_file}: install hwtool.conf, then systemd-sysusers"
-            yield Finding("group.missing", Status.PROBLEM, group, f"there is no group {group}", cure)
+            status = Status.WARNING if board.simulated else Status.PROBLEM
+            yield Finding("group.missing", status, group, f"there is no group {group}", cure)
 
 
 def _rules(board: Board, board_file: Path, host: Host) -> Iterator[Finding]:
@@ -37,7 +39,7 @@ def _rules(board: Board, board_file: Path, host: Host) -> Iterator[Finding]:
     for name, text in wanted.items():
         file = host.rules / name
         where = "" if name == rules.CLASSES else f" --board {board_file}"
-        cure = f"hwtool udev{where} > {file}; {rules.RELOAD[0]}"
+        cure = f"hwtool udev{where} > {file}; {'; '.join(rules.RELOAD)}"
         needed = name == rules.LOCAL and any('GROUP="' in line for line in text.splitlines())
         status = Status.PROBLEM if needed else Status.WARNING
         try:
@@ -45,6 +47,10 @@ def _rules(board: Board, board_file: Path, host: Host) -> Iterator[Finding]:
         except OSError as error:
             yield Finding("rules.missing", status, str(file), error.strerror or str(error), cure)
             continue
+        groups = set(re.findall(r'GROUP="([^"]*)"', found))
+        if name == rules.LOCAL and len(groups) == 1:  # of another name, as `hwtool udev --group` gives them
+            with contextlib.suppress(rules.NoRule):
+                text = rules.local(board, board_file.name, *groups)
         if _acting(found) != _acting(text):
             differ = len(set(_acting(found)) ^ set(_acting(text)))
             yield Finding("rules.outdated", status, str(file), f"{differ} line(s) are not as printed today", cure)
@@ -56,25 +62,47 @@ def _acting(text: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def _service(board: Board, host: Host) -> Iterator[Finding]:
-    """Whether the service may reach the nodes that the board needs, and no others."""
+def _units(board: Board, board_file: Path, host: Host) -> Iterator[Finding]:
+    """Whether the units are those that would be printed today for the program and the board that they name."""
+    cure = f"hwtool units --board {board_file}, install what it prints; systemctl daemon-reload"
     file = host.units / units.SERVICE
-    cure = "hwtool units --board FILE, install what it prints; systemctl daemon-reload"
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         yield Finding("unit.missing", Status.WARNING, str(file), error.strerror or str(error), cure)
         return
-    found = set(re.findall(r"^DeviceAllow=(\S+)", text, re.MULTILINE))
-    wanted = set(units.devices(board))
-    told = []
-    if "DevicePolicy=closed" not in text:
-        told.append("it may reach every node: no DevicePolicy=closed")
-    if wanted - found:
-        told.append(f"it may not reach {', '.join(sorted(wanted - found))}")
-    if found - wanted:
-        told.append(f"it may reach {', '.join(sorted(found - wanted))}, which no bus needs")
-    if told:
-        yield Finding("unit.outdated", Status.PROBLEM, str(file), "; ".join(told), cure)
-    else:
-        yield Finding("unit.outdated", Status.OK, str(file), "it may reach what the board's buses need, and no more")
+    started = re.search(r"^ExecStart=(\S+) serve --board (\S+)", text, re.MULTILINE)
+    if started is None:
+        yield Finding("unit.outdated", Status.PROBLEM, str(file), "it does not start hwtool serve with a board", cure)
+        return
+    try:
+        wanted = units.units(board, Path(started[2]), Path(started[1]), board_file)
+    except units.NoUnit as error:
+        yield Finding("unit.outdated", Status.PROBLEM, str(file), str(error), cure)
+        return
+    for name in (units.SERVICE, units.SOCKET, units.OPERATOR_SOCKET):
+        yield _unit(host.units / name, wanted[name], cure)
+    if Path(started[2]).resolve() != board_file.resolve():
+        told = f"it serves {started[2]}, and {board_file} was looked at"
+        yield Finding("unit.outdated", Status.WARNING, str(file), told, f"hwtool doctor --board {started[2]}")
+
+
+def _unit(file: Path, wanted: str, cure: str) -> Finding:
+    """One unit, line by line; what is laid over it is told, and not looked into."""
+    try:
+        found = file.read_text(encoding="utf-8")
+    except OSError as error:
+        return Finding("unit.missing", Status.PROBLEM, str(file), error.strerror or str(error), cure)
+    missing = [line for line in _acting(wanted) if line not in _acting(found)]
+    added = [line for line in _acting(found) if line not in _acting(wanted)]
+    if missing or added:
+        told = [f"without {line}" for line in missing[:3]] + [f"with {line}" for line in added[:3]]
+        more = len(missing) + len(added) - len(told)
+        return Finding(
+            "unit.outdated", Status.PROBLEM, str(file), "; ".join(told) + (f"; {more} more" if more else ""), cure
+        )
+    laid_over = sorted(str(one) for one in file.with_name(f"{file.name}.d").glob("*.conf"))
+    if laid_over:
+        told_over = f"as printed today, and changed by {', '.join(laid_over)}"
+        return Finding("unit.outdated", Status.WARNING, str(file), told_over, f"systemctl cat {file.name}")
+    return Finding("unit.outdated", Status.OK, str(file), "as printed today")

@@ -9,19 +9,19 @@ from pathlib import Path
 from hwtool.board_buses import OVER_USB, BusSpec
 from hwtool.config import Board
 from hwtool.doctor.finding import Finding, Status
-from hwtool.doctor.host import Host
+from hwtool.doctor.host import Daemon, Host
 from hwtool_registers.buses import i2c_nodes, spi_nodes
 from hwtool_registers.buses.ftdi_url import VENDOR_ID
 from hwtool_registers.buses.usb_nodes import driver_of, holders_of, usb_devices
 
-RULES_CURE = "hwtool udev --board {board}, and install what it prints"
+RULES_CURE = "hwtool udev --board {board}, install what it prints, and: udevadm control --reload; udevadm trigger"
 
 
-def examined(board: Board, board_file: str, host: Host, running: bool) -> Iterator[Finding]:
+def examined(board: Board, board_file: str, host: Host, daemon: Daemon) -> Iterator[Finding]:
     """Every bus of a board.
 
     Args:
-        running: whether the daemon runs: it has its nodes open itself.
+        daemon: that has its own nodes open, if it runs.
     """
     for bus in board.buses.values():
         yield from _libraries(bus)
@@ -32,9 +32,8 @@ def examined(board: Board, board_file: str, host: Host, running: bool) -> Iterat
             continue
         for node in nodes:
             yield from _node(bus, node, host, board_file)
-            if not running:
-                yield from _holders(bus, node, host)
-        yield from _drivers(bus, nodes, board, host, running)
+            yield from _holders(bus, node, host, daemon)
+        yield from _drivers(bus, nodes, board, host, daemon)
 
 
 class NotThere(Exception):
@@ -94,7 +93,7 @@ def _spi_node(bus: BusSpec, chip_select: int, host: Host) -> Path:
 
 def _there(bus: BusSpec, node: Path) -> Path:
     if not node.exists():
-        cure = "plug it in, and look at what is there: ls -l /dev/serial/by-id /dev/serial/by-path"
+        cure = f"plug it in, or load its driver, and look at what is there: ls -l {node.parent}"
         evidence = f"{node} is not there"
         raise NotThere(Finding("node.absent", Status.PROBLEM, f"buses.{bus.name}", evidence, cure))
     return node
@@ -116,6 +115,7 @@ def _node(bus: BusSpec, node: Path, host: Host, board_file: str) -> Iterator[Fin
     about = f"buses.{bus.name}"
     shown = f"{node} ({host.owner(node)}:{host.group(node)} {node.stat().st_mode & 0o777:04o})"
     cure = RULES_CURE.format(board=board_file)
+    out = f"{cure}; or take them out: gpasswd -d NAME {host.group(node)}"
     others, listed = list(host.others(node)), host.acl(node)
     wrong = []
     if node.stat().st_mode & 0o006:
@@ -123,7 +123,7 @@ def _node(bus: BusSpec, node: Path, host: Host, board_file: str) -> Iterator[Fin
         wrong.append(Finding("node.open_to_all", Status.PROBLEM, about, told, f"{cure}; chmod o= {node}"))
     if others:
         told = f"{shown}: {', '.join(others)}"
-        wrong.append(Finding("node.open_to_others", Status.PROBLEM, about, told, cure))
+        wrong.append(Finding("node.open_to_others", Status.PROBLEM, about, told, out))
     beside = [who for who in listed if who not in ("user root", f"user {host.user}", f"group {host.user}")]
     if beside:
         told = f"{shown}: {', '.join(beside)}, by an access list"
@@ -136,14 +136,15 @@ def _node(bus: BusSpec, node: Path, host: Host, board_file: str) -> Iterator[Fin
         yield Finding("node.open_to_others", Status.OK, about, f"{shown}: {host.user} alone")
 
 
-def _holders(bus: BusSpec, node: Path, host: Host) -> Iterator[Finding]:
-    holders = holders_of(node.resolve(), host.proc)
-    if holders:
+def _holders(bus: BusSpec, node: Path, host: Host, daemon: Daemon) -> Iterator[Finding]:
+    """Programs that have a node open, the daemon left out; those of an FTDI adapter may have another port of it."""
+    holders = [who for who in holders_of(node.resolve(), host.proc) if who not in daemon.processes]
+    if holders and bus.url is None:
         evidence = f"{node} is open in {', '.join(holders)}"
         yield Finding("node.in_use", Status.PROBLEM, f"buses.{bus.name}", evidence, "end it, or have it leave the port")
 
 
-def _drivers(bus: BusSpec, nodes: list[Path], board: Board, host: Host, running: bool) -> Iterator[Finding]:
+def _drivers(bus: BusSpec, nodes: list[Path], board: Board, host: Host, daemon: Daemon) -> Iterator[Finding]:
     """Kernel drivers that have an address, or an interface that is no serial port."""
     about = f"buses.{bus.name}"
     if bus.kind == "i2c":
@@ -154,7 +155,7 @@ def _drivers(bus: BusSpec, nodes: list[Path], board: Board, host: Host, running:
                 cure = f"echo {number}-{device.address:04x} > {host.sysfs}/bus/i2c/drivers/{owner}/unbind"
                 evidence = f"{device.address:#04x} is owned by the kernel driver {owner}"
                 yield Finding("driver.in_the_way", Status.PROBLEM, f"devices.{device.name}", evidence, cure)
-    if bus.url is not None and not running:
+    if bus.url is not None and daemon.runs is False:
         place = next(p for s, _, p in usb_devices(VENDOR_ID, bus.url.product_id, host.sysfs) if s == bus.url.serial)
         driver = driver_of(place, bus.url.interface - 1)
         if driver == "usbfs":

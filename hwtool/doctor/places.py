@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -10,24 +12,61 @@ from hwtool.buses import taken_and_left
 from hwtool.config import ApprovalMode, Board
 from hwtool.connection import Connection
 from hwtool.doctor.finding import Finding, Status
-from hwtool.doctor.host import Host
-from hwtool.losses import ConnectionLost, NoDaemon
+from hwtool.doctor.host import Daemon, Host, user_name
+from hwtool.losses import ConnectionLost, NoDaemon, NoReply
 from hwtool.policy import AGENT_GROUP, OPERATOR_GROUP
 from hwtool.session import ProtocolError, Role, socket_path
 from hwtool_store.fitness import fitness_of
 
 SLOW_SYNC_MS: Final = 20.0
+PATIENCE_S: Final = 5.0
+LOCK: Final = "lock"  # of a store: hwtool_store.place
 ROLES: Final[tuple[Role, ...]] = ("agent", "operator")
 OF_GROUP: Final = {"agent": AGENT_GROUP, "operator": OPERATOR_GROUP}
 
 
-def store_examined(directory: Path, running: bool) -> Iterator[Finding]:
+def daemon_of(store: Path, host: Host) -> Daemon:
+    """The daemon that has this store, by the kernel's list of locks; nothing is locked, and nobody is asked.
+
+    Source: Linux Documentation/filesystems/proc.rst, /proc/locks.
+    """
+    try:
+        inode = (store / LOCK).stat().st_ino
+        locks = (host.proc / "locks").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return Daemon(False)
+    except OSError:
+        return Daemon(None)
+    found = re.search(rf"FLOCK +ADVISORY +WRITE (\d+) [0-9a-f]+:[0-9a-f]+:{inode} ", locks)
+    if found is None:
+        return Daemon(False)
+    try:
+        name = (host.proc / found[1] / "comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        name = "hwtool"
+    return Daemon(True, (f"{name} (pid {found[1]})",))
+
+
+def store_examined(directory: Path, host: Host, daemon: Daemon) -> Iterator[Finding]:
     """The store's directory, and what daemons left there that died."""
-    seen = fitness_of(directory)
     about = str(directory)
+    if host.system and os.getuid() != 0 and host.user != user_name(os.getuid()):
+        told = f"it is {host.user}'s alone: run this as root"
+        yield Finding("store.not_writable", Status.SKIPPED, about, told)
+        return
+    try:
+        seen = fitness_of(directory)
+    except OSError as error:
+        cure = f"say --store DIR, or let {host.user} in"
+        yield Finding("store.not_writable", Status.PROBLEM, about, error.strerror or str(error), cure)
+        return
     if seen.refusal is not None:
-        owner = "the user that the daemon runs as"
-        yield Finding("store.not_writable", Status.PROBLEM, about, seen.refusal, f"chown {owner} {directory}")
+        cure = f"chown {host.user} {seen.directory}"
+        yield Finding("store.not_writable", Status.PROBLEM, about, f"{seen.directory}: {seen.refusal}", cure)
+    elif host.system and seen.exists and not host.lets(directory):
+        cure = f"chown -R {host.user}: {directory}"
+        told = f"it is {host.owner(directory)}'s: {host.user} may not write to it"
+        yield Finding("store.not_writable", Status.PROBLEM, about, told, cure)
     else:
         told = "it can be written" if seen.exists else f"it will be made in {seen.directory}"
         yield Finding("store.not_writable", Status.OK, about, told)
@@ -38,29 +77,33 @@ def store_examined(directory: Path, running: bool) -> Iterator[Finding]:
     else:
         yield Finding("store.file_system", Status.OK, about, seen.file_system)
     if seen.low is not None:
-        yield Finding(
-            "store.room", Status.PROBLEM, about, seen.low, f"make room on {seen.directory}; hwtool store prune"
-        )
+        make_room = f"make room on {seen.directory}; hwtool store prune"
+        yield Finding("store.room", Status.PROBLEM, about, seen.low, make_room)
     if seen.sync_ms is not None:
         slow = seen.sync_ms > SLOW_SYNC_MS
         slower = "another disk: every operation with an effect waits for two of these" if slow else None
         told = f"{seen.sync_ms:.2f} ms for 4 KiB, the median of some"
         yield Finding("store.sync", Status.WARNING if slow else Status.OK, about, told, slower)
     yield Finding("store.sqlite", Status.OK, about, f"{seen.sqlite}: one connection, so no version is too old")
-    for url in [] if running else taken_and_left(directory):
+    for url in taken_and_left(directory) if daemon.runs is False else []:
         told = f"{url} was taken from its kernel driver by a daemon that died"
         yield Finding("usb.left_taken", Status.WARNING, str(url), told, f"hwtool give-back --store {directory}")
 
 
-def sockets_examined(directory: str, host: Host) -> Iterator[Finding]:
-    """Both sockets, and the role that this user has on each."""
+def sockets_examined(directory: str, host: Host, daemon: Daemon) -> Iterator[Finding]:
+    """Both sockets, and the role that this user has on each, where a daemon runs that can be asked."""
     for role in ROLES:
         path = Path(socket_path(directory, role))
-        if not path.exists():
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
             cure = "systemctl start hwtoold.socket hwtoold-operator.socket" if host.system else "hwtool serve"
             yield Finding("socket.missing", Status.WARNING, str(path), "it is not there: no daemon listens", cure)
             continue
-        mode = path.stat().st_mode
+        except OSError as error:
+            cure = "run this as root"
+            yield Finding("socket.missing", Status.SKIPPED, str(path), error.strerror or str(error), cure)
+            continue
         shown = f"{host.owner(path)}:{host.group(path)} {mode & 0o777:04o}"
         if mode & 0o002:
             cure = f"SocketMode=0660 in the unit, or: chmod o= {path}"
@@ -71,29 +114,27 @@ def sockets_examined(directory: str, host: Host) -> Iterator[Finding]:
             yield Finding("socket.open_to_all", Status.PROBLEM, str(path), told, cure)
         else:
             yield Finding("socket.open_to_all", Status.OK, str(path), shown)
-        yield Finding("socket.role", Status.OK, str(path), role_told(directory, role))
+        if daemon.runs is True:
+            yield role_told(directory, role)
+        else:
+            told = "no daemon runs that could be asked: a question would start one that waits"
+            yield Finding("socket.role", Status.SKIPPED, str(path), told)
 
 
-def role_told(directory: str, role: Role) -> str:
+def role_told(directory: str, role: Role) -> Finding:
     """What the daemon makes of this user on a socket, in its own words."""
+    about = socket_path(directory, role)
     try:
-        with Connection(directory, role) as line:
+        with Connection(directory, role, PATIENCE_S) as line:
             told = line.ask("describe")
-    except (NoDaemon, ConnectionLost, ProtocolError) as error:
-        return f"refused: {error}"
-    return str(told.get("summary", ""))
-
-
-def answers(directory: str) -> bool:
-    """Whether a daemon answers on the agents' socket, or refuses this user there."""
-    try:
-        with Connection(directory, "agent") as line:
-            line.ask("describe")
-    except NoDaemon:
-        return False
-    except (ConnectionLost, ProtocolError):
-        return True
-    return True
+    except NoDaemon as error:
+        return Finding("socket.role", Status.SKIPPED, about, str(error))
+    except NoReply:
+        cure = "look at its log, and at the state of its buses: hwtool metrics"
+        return Finding("socket.role", Status.PROBLEM, about, f"the daemon says nothing within {PATIENCE_S:g} s", cure)
+    except (ConnectionLost, ProtocolError) as error:
+        return Finding("socket.role", Status.SKIPPED, about, f"refused: {error}")
+    return Finding("socket.role", Status.OK, about, str(told.get("summary", "")))
 
 
 def approval_examined(board: Board, directory: str, host: Host) -> Iterator[Finding]:

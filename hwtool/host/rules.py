@@ -32,6 +32,7 @@ RELOAD: Final = (
     "--subsystem-match=usb",
 )
 SPECIAL: Final = {"*": "[*]", "?": "[?]", "[": "[[]", "|": "?", "\\": "?"}
+GROUP_NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 UNSAYABLE: Final = re.compile(r'["\x00-\x1f]')
 
 
@@ -52,14 +53,19 @@ def local(board: Board, file: str, group: str = GROUP) -> str:
         group: that the nodes get.
 
     Raises:
-        NoRule: a node's name cannot stand in a rule.
+        NoRule: a name cannot stand in a rule.
     """
+    if not GROUP_NAME.fullmatch(group):
+        raise NoRule(f"{group!r} is no name of a group")
     lines = [
         f"# Made by `hwtool udev` for board {board.name!r} ({file}): make it again when the board changes.",
         f"# The nodes of its buses go to the group {group}, which is the daemon's; agents are not in it.",
     ]
     for bus in board.buses.values():
-        matches = list(matches_of(bus, board))
+        try:
+            matches = list(matches_of(bus, board))
+        except NoRule as error:
+            raise NoRule(f"buses.{bus.name}: {error}") from error
         if matches:
             lines += ["", f"# bus {bus.name}, {bus.kind}"]
         for match in matches:
@@ -102,7 +108,7 @@ def _node(path: str) -> str:
     if place.parts[:2] != ("/", "dev") or len(place.parts) < 3:
         raise NoRule(f"{path} is not below /dev: no rule of udev finds it")
     below = "/".join(place.parts[2:])
-    kernel = len(place.parts) == 3 and re.fullmatch(r"tty[A-Z]+\d+", below) is not None
+    kernel = len(place.parts) == 3 and re.fullmatch(r"tty\w+", below) is not None
     return f'{"KERNEL" if kernel else "SYMLINK"}=="{_plain(below)}"'
 
 

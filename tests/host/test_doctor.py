@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -88,6 +89,7 @@ class Bed:
             node.chmod(0o660)
         self.adapter("i2c-7")
         self.usb("3-1", 7)
+        (self.top / "store").chmod(0o770)
         for role in ("agent", "operator"):
             with socket.socket(socket.AF_UNIX) as bound:
                 bound.bind(str(self.top / f"run/{role}.sock"))
@@ -154,8 +156,9 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     board = made.board()
     for name, text in {rules.CLASSES: rules.classes(), rules.LOCAL: rules.local(board, "board.toml")}.items():
         (tmp_path / "rules" / name).write_text(text)
-    service = units.units(board, Path("/etc/hwtool/board.toml"), Path("/usr/bin/hwtool"))[units.SERVICE]
-    (tmp_path / "units" / units.SERVICE).write_text(service)
+    monkeypatch.setattr("hwtool.host.units.UNSEEN", ("/root",))  # the bed may stand below /tmp
+    for name, text in units.units(board, made.file, Path("/usr/bin/hwtool")).items():
+        (tmp_path / "units" / name).write_text(text)
     return made
 
 
@@ -204,6 +207,11 @@ def _service(old: str, new: str) -> Callable[[Bed], None]:
         file.write_text(file.read_text().replace(old, new))
 
     return spoil
+
+
+def _laid_over(bed: Bed) -> None:
+    (bed.top / "units/hwtoold.service.d").mkdir()
+    (bed.top / "units/hwtoold.service.d/more.conf").write_text("[Service]\nDevicePolicy=auto\n")
 
 
 def _no_store(bed: Bed) -> None:
@@ -301,14 +309,44 @@ PLANTED: Final[dict[str, tuple[str, Callable[[Bed], object], str, str]]] = {
     "a service that may not reach a node": (
         "unit.outdated",
         _service("DeviceAllow=char-i2c rw\n", ""),
-        "it may not reach char-i2c",
+        "without DeviceAllow=char-i2c rw",
         "systemctl daemon-reload",
     ),
     "a service that may reach too much": (
         "unit.outdated",
         _service("DevicePolicy=closed\n", "DeviceAllow=/dev/mem rw\n"),
-        "it may reach every node.*it may reach /dev/mem, which no bus needs",
+        "without DevicePolicy=closed; with DeviceAllow=/dev/mem rw",
         "hwtool units",
+    ),
+    "a service that is run as root": (
+        "unit.outdated",
+        _service("User=hwtoold\n", "User=root\n"),
+        "without User=hwtoold; with User=root",
+        "hwtool units",
+    ),
+    "a service that is changed beside its file": (
+        "unit.outdated",
+        _laid_over,
+        r"as printed today, and changed by .*hwtoold.service.d/more.conf",
+        "systemctl cat",
+    ),
+    "a service for another board": (
+        "unit.outdated",
+        _service("--board ", "--board /etc/other.toml #"),
+        "it serves /etc/other.toml|without ExecStart",
+        ".",
+    ),
+    "no socket for operators": (
+        "unit.missing",
+        lambda b: (b.top / "units" / units.OPERATOR_SOCKET).unlink(),
+        "No such file",
+        "hwtool units",
+    ),
+    "a store of another user": (
+        "store.not_writable",
+        lambda b: (b.top / "store").chmod(0o700),
+        "it is root's: hwtoold may not write to it",
+        "chown -R hwtoold:",
     ),
     "a store that nobody can write": ("store.not_writable", _no_store, ".", "chown"),
     "a file system that loses": (
@@ -380,6 +418,87 @@ def test_doctor_when_one_thing_is_planted_then_found_by_its_name_with_its_cure_a
     assert re.search(cure, one.cure), one.cure
 
 
+def running(bed: Bed) -> None:
+    """A daemon has the store's lock, and the line open."""
+    lock = bed.top / "store/lock"
+    lock.write_bytes(b"")
+    told = f"1: FLOCK  ADVISORY  WRITE 4711 fd:01:{lock.stat().st_ino} 0 EOF\n"
+    (bed.proc / "locks").write_text(told)
+    _holder(bed)
+
+
+def test_doctor_when_the_daemon_runs_then_what_it_has_open_is_its_own(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(bed)
+    _claimed(bed)
+    assert bad(bed.findings(monkeypatch)) == {}
+    (bed.proc / "4712/fd").mkdir(parents=True)
+    (bed.proc / "4712/fd/3").symlink_to(bed.nodes["line0"])
+    (bed.proc / "4712/comm").write_text("minicom\n")
+    found = bad(bed.findings(monkeypatch))
+    assert set(found) == {"node.in_use"}
+    assert found["node.in_use"].evidence.endswith("is open in minicom (pid 4712)")
+
+
+def test_doctor_when_no_daemon_runs_then_none_is_started_by_a_question(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("a socket was connected to")
+
+    monkeypatch.setattr("hwtool.doctor.places.Connection", asked)
+    roles = [one for one in bed.findings(monkeypatch) if one.check == "socket.role"]
+    assert [one.status for one in roles] == [Status.SKIPPED, Status.SKIPPED]
+
+
+def test_doctor_when_the_daemon_says_nothing_then_that_is_found_and_it_goes_on(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(bed)
+    (bed.top / "run/agent.sock").unlink()
+    monkeypatch.setattr("hwtool.doctor.places.PATIENCE_S", 0.2)
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(bed.top / "run/agent.sock"))
+        mute.listen(1)
+        (bed.top / "run/agent.sock").chmod(0o660)
+        found = bad(bed.findings(monkeypatch))
+    assert set(found) == {"socket.role"}
+    assert "says nothing within 0.2 s" in found["socket.role"].evidence
+
+
+@pytest.mark.parametrize("place", ["store", "run"])
+def test_doctor_when_a_place_may_not_be_looked_at_then_said_and_it_goes_on(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    stat = Path.stat
+
+    def refused(self: Path, **how: bool) -> os.stat_result:
+        if self.is_relative_to(bed.top / place):
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return stat(self, **how)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    found = bed.findings(monkeypatch)
+    assert any("Permission denied" in one.evidence for one in found)
+
+
+def test_doctor_when_the_rules_give_the_nodes_to_another_group_then_they_are_those_of_today(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (bed.top / "rules" / rules.LOCAL).read_text()
+    (bed.top / "rules" / rules.LOCAL).write_text(text.replace('GROUP="hwtoold"', 'GROUP="io"'))
+    assert bad(bed.findings(monkeypatch)) == {}
+
+
+def test_node_when_an_access_list_lets_the_daemons_group_in_then_not_shut(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.nodes["i2c0"].chmod(0o600)
+    bed.lists["i2c-7"] = ["group hwtoold"]
+    assert bad(bed.findings(monkeypatch)) == {}
+
+
 def test_doctor_when_a_library_is_missing_then_named(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hwtool_registers.buses.ftdi_claim.has_libusb", lambda: False)
     found = bad(bed.findings(monkeypatch))
@@ -389,9 +508,8 @@ def test_doctor_when_a_library_is_missing_then_named(bed: Bed, monkeypatch: pyte
 
 def test_planted_when_counted_then_every_check_that_can_fail_is_planted() -> None:
     planted = {name for name, *_ in PLANTED.values()} | {"library.missing", "board.lint"}
-    never = {"socket.role", "store.sqlite"}  # these tell, and complain of nothing
-    tried_elsewhere = {"store.room", "store.sync"}
-    assert set(CHECKS) == planted | never | tried_elsewhere
+    tried_elsewhere = {"store.room", "store.sync", "socket.role"}
+    assert set(CHECKS) == planted | tried_elsewhere | {"store.sqlite"}  # which tells, and complains of nothing
 
 
 @pytest.mark.parametrize(

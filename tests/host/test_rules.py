@@ -31,6 +31,10 @@ LINES: Final = {
         'kind = "modbus-rtu"\npath = "/dev/ttyAMA0"\n',
         ['SUBSYSTEM=="tty", KERNEL=="ttyAMA0"'],
     ),
+    "serial, of an i.MX": (
+        'kind = "modbus-rtu"\npath = "/dev/ttymxc2"\n',
+        ['SUBSYSTEM=="tty", KERNEL=="ttymxc2"'],
+    ),
     "a name with patterns in it": (
         'kind = "modbus-rtu"\npath = "/dev/serial/by-id/usb-a[1]*b?c"\n',
         ['SUBSYSTEM=="tty", SYMLINK=="serial/by-id/usb-a[[]1][*]b[?]c"'],
@@ -80,6 +84,12 @@ def test_rules_when_no_rule_can_find_a_node_then_said(bus: str) -> None:
     board = parse_board(f'{NAME}[buses.b]\nkind = "modbus-rtu"\n{bus}\n', "it.toml", TOP)
     with pytest.raises(NoRule):
         local(board, "it.toml")
+
+
+@pytest.mark.parametrize("group", ['a", RUN+="/bin/x', "", "Two Words"])
+def test_rules_when_a_group_is_no_name_then_said(group: str) -> None:
+    with pytest.raises(NoRule, match="no name of a group"):
+        local(load_board(EXAMPLE), "it.toml", group)
 
 
 def all_lines() -> list[str]:

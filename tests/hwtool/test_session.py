@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,6 +233,20 @@ def test_socket_directory_when_looked_for_then_option_environment_runtime_system
         else:
             monkeypatch.setenv(name, value)
     assert socket_directory(option) == directory
+
+
+def test_socket_directory_when_the_system_has_one_and_the_user_has_not_then_the_systems_but_for_who_serves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HWTOOL_SOCKET", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr("hwtool.session.SYSTEM_DIRECTORY", str(tmp_path / "system"))
+    own, systems = str(tmp_path / "user/hwtool"), str(tmp_path / "system")
+    assert socket_directory(None) == own
+    (tmp_path / "system").mkdir()
+    assert (socket_directory(None), socket_directory(None, serves=True)) == (systems, own)
+    (tmp_path / "user/hwtool").mkdir(parents=True)
+    assert socket_directory(None) == own
 
 
 def test_socket_path_when_of_a_role_then_named_after_it() -> None:

@@ -408,7 +408,7 @@ URLS: Final = {
     "ftdi://ftdi:232r:FT1/1": "has no engine",
     "ftdi://ftdi:4232h:FT1/3": "interface 3 of a 4232h has no engine",
     "ftdi://ftdi:232h:FT1/0": "interface 0",
-    "ftdi://ftdi:232h:FT 1/1": "no serial number",
+    "ftdi://ftdi:232h:FT 1/1": "a serial number of letters",
     "http://ftdi:232h:FT1/1": "by its serial number",
 }
 

@@ -15,7 +15,7 @@ from typing import Final
 VENDOR_ID: Final = 0x0403
 PRODUCTS: Final = {"232h": 0x6014, "2232h": 0x6010, "4232h": 0x6011}  # with the engine that I2C and SPI take
 INTERFACES: Final = {"232h": 1, "2232h": 2, "4232h": 2}  # that have one, from the first on
-FORM: Final = re.compile(r"ftdi://ftdi:(?P<product>[^:/]+):(?P<serial>[^:/]+)/(?P<interface>\d+)")
+FORM: Final = re.compile(r"ftdi://ftdi:(?P<product>[^:/]+):(?P<serial>[^:/]+)/(?P<interface>[0-9]+)")
 SERIAL: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 DEFAULT_LATENCY_MS: Final = 16  # pyftdi: "do not use shorter values than the default, as it triggers data loss"
 MOST_INDEX: Final = 255  # what pyftdi takes for an index and not for a serial number
@@ -53,11 +53,13 @@ def parse_url(text: str) -> FtdiUrl:
     """
     found = FORM.fullmatch(text)
     if found is None:
-        raise ValueError(f"wanted {EXAMPLE}: an adapter is named by its serial number")
+        raise ValueError(f"{EXAMPLE}: an adapter is named by its serial number")
     product, serial, interface = found["product"], found["serial"], int(found["interface"])
     if product not in PRODUCTS:
         raise ValueError(f"product {product!r} has no engine for I2C and SPI: one of {', '.join(PRODUCTS)}")
-    if not SERIAL.fullmatch(serial) or _is_index(serial):
+    if not SERIAL.fullmatch(serial):
+        raise ValueError(f"a serial number of letters, digits and _ . -, not {serial!r}")
+    if _is_index(serial):
         raise ValueError(
             f"{serial!r} is no serial number but an index, which the next start may give to another adapter"
         )
