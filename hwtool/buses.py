@@ -88,16 +88,16 @@ def _bus_of(spec: BusSpec, devices: list[DeviceSpec], directory: Path) -> Bus:
 
 def _over_usb(spec: BusSpec, devices: list[DeviceSpec], directory: Path) -> Bus:
     """A bus behind an FTDI adapter; PyUSB and pyftdi are imported by those alone that have one."""
-    from hwtool_registers.buses.ftdi_adapter import FtdiSettings
-    from hwtool_registers.buses.ftdi_i2c import DEFAULT_HZ, FtdiI2c, FtdiI2cSettings
-    from hwtool_registers.buses.ftdi_spi import FtdiSpi, FtdiSpiSettings
+    from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings
+    from hwtool_registers.buses.ftdi_i2c import DEFAULT_HZ, I2cMaster
+    from hwtool_registers.buses.ftdi_spi import SpiMaster
 
     if spec.url is None:
         raise OSError(errno.EINVAL, f"bus {spec.name} has no url")
     adapter = FtdiSettings(spec.url, spec.response_ms, spec.latency_ms, directory)
     if spec.kind == "ftdi-spi":
-        return FtdiSpi(FtdiSpiSettings(adapter, _chips(spec, devices)))
-    return FtdiI2c(FtdiI2cSettings(adapter, spec.max_hz or DEFAULT_HZ, spec.clock_stretching))
+        return FtdiBus(adapter, SpiMaster(_chips(spec, devices)))
+    return FtdiBus(adapter, I2cMaster(spec.max_hz or DEFAULT_HZ, spec.clock_stretching))
 
 
 def _chips(spec: BusSpec, devices: list[DeviceSpec]) -> dict[int, SpiChip]:

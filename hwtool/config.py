@@ -273,7 +273,8 @@ def _device(
             rule = f"mode {mode} takes no duplex command ({', '.join(duplex)}): pyftdi samples it at the wrong edge"
             table.fault("bus", rule, bus.name, "a bus of kind spi")
     contract = _on_bus(contract, bus.kind)
-    if restarts is Restarts.WITH_USB and bus.path is None and bus.adapter is None and bus.url is None:
+    named = bus.path is not None or bus.adapter is not None or bus.url is not None
+    if restarts is Restarts.WITH_USB and (bus.kind == "spi" or not named):
         table.fault(
             "restarts", f"bus {bus.name} has no node of a USB device", restarts, "with_host, or the key left out"
         )

@@ -418,8 +418,6 @@ async def serve(
         # answer what can be answered, then end without closing the database: what it holds now may not be believed
         loop.call_soon_threadsafe(loop.call_later, FATAL_GRACE_S, os._exit, FATAL_EXIT)
 
-    for told in give_back(board, store_directory):  # the store's lock says that nobody else has them
-        log.warning("%s", told)
     engine.daemon.store.on_fatal(fatal)
     server = Server(engine, directory)
     stop = asyncio.Event()
@@ -427,6 +425,8 @@ async def serve(
     try:
         if board.metrics is not None:
             background.append(_export(engine, board.metrics))
+        for told in give_back(board, store_directory):  # the store's lock says that no other daemon has them
+            log.warning("%s", told)
         await server.listen()
         engine.render_journal(store_directory / "journal")
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -90,7 +90,9 @@ MEMBERS: Final[dict[str, str]] = {
     "text": "of `metrics`",
 }
 # they ask no daemon, start one, or pass on what others ask
-LOCAL: Final = frozenset({"serve", "sim", "demo", "check", "board", "contract", "mcp", "udev", "units", "give-back", "doctor"})
+LOCAL: Final = frozenset(
+    {"serve", "sim", "demo", "check", "board", "contract", "mcp", "udev", "units", "give-back", "doctor"}
+)
 
 
 def methods() -> Iterator[str]:

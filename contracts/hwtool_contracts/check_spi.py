@@ -40,7 +40,8 @@ def _whole_words(contract: Contract, register: Register, fault: Callable[[str, s
         return
     opcode = register.opcode
     head = contract.access.offset_bytes if opcode is None else opcode.code_bytes + opcode.dummy_bytes
-    size = head if opcode is not None and opcode.duplex else head + register.size_bytes
+    size = register.size_bytes
+    size = max(head, size) if opcode is not None and opcode.duplex else head + size
     _whole(f"registers.{register.name}", size, spi, fault)
 
 

@@ -58,7 +58,7 @@ def local(board: Board, file: str, group: str = GROUP) -> str:
     if not GROUP_NAME.fullmatch(group):
         raise NoRule(f"{group!r} is no name of a group")
     lines = [
-        f"# Made by `hwtool udev` for board {board.name!r} ({file}): make it again when the board changes.",
+        f"# Made by `hwtool udev` for board {board.name!r} ({_comment(file)}): make it again when the board changes.",
         f"# The nodes of its buses go to the group {group}, which is the daemon's; agents are not in it.",
     ]
     for bus in board.buses.values():
@@ -110,6 +110,11 @@ def _node(path: str) -> str:
     below = "/".join(place.parts[2:])
     kernel = len(place.parts) == 3 and re.fullmatch(r"tty\w+", below) is not None
     return f'{"KERNEL" if kernel else "SYMLINK"}=="{_plain(below)}"'
+
+
+def _comment(text: str) -> str:
+    """Text that ends no line."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _plain(text: str) -> str:

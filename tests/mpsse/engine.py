@@ -40,6 +40,7 @@ class Engine:
         out: bytes for the host.
         commands: how many of each were carried out.
         waits: it waits for a clock that somebody holds, and carries out nothing more.
+        clock_hz: of a bit, without what three phases cost.
     """
 
     def __init__(self, wires: Wires) -> None:
@@ -54,6 +55,7 @@ class Engine:
         """Its pins are let go, and what it had been told is forgotten."""
         self._value, self._direction, self._zero_only = 0, 0, 0
         self._three_phases = self._adaptive = False
+        self._base_hz, self.clock_hz = 6e6, 6e6
         self.waits = False
         self._pending.clear()
         self._drive()
@@ -93,6 +95,10 @@ class Engine:
                 self.out.append(sum(self.wires.level(pin) << pin for pin in range(8)))
             case 0x83:
                 self.out.append(0xFF)
+            case 0x86:
+                self.clock_hz = self._base_hz / (1 + int.from_bytes(command[1:3], "little"))
+            case 0x8A | 0x8B:
+                self._base_hz = 30e6 if code == DIV5_OFF else 6e6
             case 0x8C | 0x8D:
                 self._three_phases = code == PHASES_ON
             case 0x96 | 0x97:

@@ -120,16 +120,20 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
 
     Attributes:
         before, after: called before and after bulk data is taken, with it.
+        asked: serial numbers of the adapters that were asked for a descriptor.
         deaf: nothing that the adapters have reaches the host, not even their status.
+        packet: how much of what there is comes in the next packet.
         spoil: what becomes of a payload of more than one byte on its way to the host.
     """
 
     def __init__(self, adapters: list[Adapter]) -> None:
         self.adapters = adapters
         self.handles: set[int] = set()
+        self.asked: list[str] = []
         self.before: Callable[[bytes], None] = lambda data: None
         self.after: Callable[[bytes], None] = lambda data: None
         self.spoil: Callable[[bytes], bytes] = lambda payload: payload
+        self.packet: Callable[[bytes], bytes] = lambda payload: payload
         self.deaf = False
 
     def enumerate_devices(self) -> Iterator[Any]:
@@ -234,6 +238,7 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
     ) -> int:
         adapter = dev_handle.alive
         if (request_type, request) == (0x80, 0x06):
+            self.asked.append(adapter.serial)
             told = bytes([4, 3, 0x09, 0x04]) if not value & 0xFF else self._string(adapter, value & 0xFF)
             data[: len(told)] = array("B", told[: len(data)])
             return len(told)
@@ -275,7 +280,7 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
             raise failed(errno.EBUSY)
         if self.deaf or (not one.engine.out and timeout < one.latency_ms):
             raise USBTimeoutError("Operation timed out", -7, errno.ETIMEDOUT)
-        payload = bytes(one.engine.out[: min(len(buff), PACKET) - 2])
+        payload = self.packet(bytes(one.engine.out[: min(len(buff), PACKET) - 2]))
         del one.engine.out[: len(payload)]
         adapter.tracer.came(intf, payload)
         if len(payload) > 1:

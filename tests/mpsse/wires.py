@@ -79,6 +79,7 @@ class I2cWires:
     Attributes:
         log: what stood behind each START from rest: messages, separated by repeated STARTs, up to the STOP.
         contention: how often one drove a wire up that another one held down.
+        edges: of SCL and SDA, whoever made them.
         holds: whether somebody holds SCL down for good.
         left: the master went away in the middle: its next START begins another transaction.
     """
@@ -86,7 +87,7 @@ class I2cWires:
     def __init__(self, slaves: dict[int, I2cSlave]) -> None:
         self.slaves = slaves
         self.log: list[list[Part]] = []
-        self.contention = 0
+        self.contention = self.edges = 0
         self.holds = self.left = False
         self._scl = self._sda = 1  # of the wires
         self._slave_sda = 1
@@ -120,6 +121,7 @@ class I2cWires:
     def _settle(self) -> None:
         """Two edges at one time are seen in the worse order: data before clock."""
         scl, sda = self._wire(SCK, 0 if self.holds else 1), self._wire(DO, self._slave_sda)
+        self.edges += (sda != self._sda) + (scl != self._scl)
         if sda != self._sda:
             self._sda = sda
             if self._scl:
@@ -254,12 +256,14 @@ class SpiWires:
 
     Attributes:
         log: the stretches of chip select, from its begin on.
+        edges: of SCK, also where nobody is selected.
     """
 
     def __init__(self, slaves: dict[int, SpiSlave]) -> None:
         self.slaves = slaves
         self.log: list[Stretch] = []
         self.left = False
+        self.edges = 0
         self._levels, self._driven = 0xFF, 0
         self._miso = 1
         self._selected: int | None = None
@@ -292,6 +296,7 @@ class SpiWires:
             elif not was and now and self._selected == chip_select:
                 self._end()
         was, now = self._level(*before, SCK), self._level(levels, driven, SCK)
+        self.edges += was != now
         if was != now and self._selected is not None:
             self._edge(bool(now))
 

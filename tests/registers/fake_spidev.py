@@ -108,7 +108,7 @@ class FakeSpidev:
             return self._message(name, list(many))
         held = self.set.setdefault(name, {MODE: 0, BITS: 8, SPEED: 500_000})
         cell = (ctypes.c_uint32 if number == SPEED else ctypes.c_uint8).from_address(argument)
-        if writes and number == MODE and cell.value not in self.modes:
+        if writes and number == MODE and cell.value & 3 not in self.modes:
             raise OSError(errno.EINVAL, "")
         if writes:
             held[number] = cell.value

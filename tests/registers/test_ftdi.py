@@ -16,10 +16,10 @@ from pyftdi.i2c import I2cController, I2cNackError
 from hwtool_contracts.library import bundled
 from hwtool_contracts.model import Contract, Space
 from hwtool_registers.bus import Ambiguous, Confirmed, Message, RegisterRead, RegisterWrite, Rejected, Sent
-from hwtool_registers.buses.ftdi_adapter import FtdiSettings
+from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings
 from hwtool_registers.buses.ftdi_claim import claimed, give_back_left
-from hwtool_registers.buses.ftdi_i2c import FtdiI2c, FtdiI2cSettings
-from hwtool_registers.buses.ftdi_spi import FtdiSpi, FtdiSpiSettings
+from hwtool_registers.buses.ftdi_i2c import I2cMaster
+from hwtool_registers.buses.ftdi_spi import SpiMaster
 from hwtool_registers.buses.ftdi_url import FtdiUrl, parse_url
 from hwtool_registers.buses.spi_exchange import SpiChip
 from hwtool_registers.buses.usb_nodes import holders_of
@@ -27,7 +27,7 @@ from hwtool_registers.plan import plan_read, plan_write
 from hwtool_sim.board import chip_at_power_on
 from tests.mpsse.backend import hosting
 from tests.mpsse.slaves import I2cCells, I2cChip, SpiCells, SpiChipOf
-from tests.mpsse.usb_host import Adapter, Host
+from tests.mpsse.usb_host import Adapter, Host, failed
 from tests.mpsse.wires import I2cSlave, I2cWires, SpiSlave, SpiWires
 
 URL: Final = FtdiUrl("232h", "FT4ABC", 1)
@@ -42,7 +42,7 @@ class Rig:
 
     def __init__(self, patch: pytest.MonkeyPatch, notes: Path) -> None:
         self._patch, self.notes = patch, notes
-        self._open: list[FtdiI2c | FtdiSpi] = []
+        self._open: list[FtdiBus] = []
         self.host: Host
         self.adapter: Adapter
 
@@ -51,18 +51,18 @@ class Rig:
         self.host = hosting(self._patch, self.adapter)
         return FtdiSettings(FtdiUrl(kind, "FT4ABC", 1), notes=self.notes)
 
-    def i2c(self, slave: I2cSlave, kind: str = "232h", **settings: Any) -> tuple[FtdiI2c, I2cWires]:
+    def i2c(self, slave: I2cSlave, kind: str = "232h", **settings: Any) -> tuple[FtdiBus, I2cWires]:
         """A master of I2C with a slave at 0x20, and the wires."""
         wires = I2cWires({0x20: slave})
         rest = [I2cWires({}) for _ in range({"232h": 0, "2232h": 1, "4232h": 3}[kind])]
-        bus = FtdiI2c(FtdiI2cSettings(self._plugged(kind, [wires, *rest]), **settings))
+        bus = FtdiBus(self._plugged(kind, [wires, *rest]), I2cMaster(**settings))
         self._open.append(bus)
         return bus, wires
 
-    def spi(self, slaves: dict[int, SpiSlave], chips: dict[int, SpiChip]) -> tuple[FtdiSpi, SpiWires]:
+    def spi(self, slaves: dict[int, SpiSlave], chips: dict[int, SpiChip]) -> tuple[FtdiBus, SpiWires]:
         """A master of SPI, and the wires."""
         wires = SpiWires(slaves)
-        bus = FtdiSpi(FtdiSpiSettings(self._plugged("232h", [wires]), chips))
+        bus = FtdiBus(self._plugged("232h", [wires]), SpiMaster(chips))
         self._open.append(bus)
         return bus, wires
 
@@ -80,6 +80,18 @@ def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptu
     yield made
     made.close()
     assert [r.message for r in caplog.records if r.name == "pyftdi.mpsse.tracer"] == []
+
+
+def test_open_when_nothing_is_wrong_then_no_clock_and_nothing_on_a_free_bus(rig: Rig) -> None:
+    bus, wires = rig.i2c(I2cCells())
+    bus.open()
+    bus.quiesce(0.0)
+    bus.close()
+    assert wires.edges == 0
+    spi, on_spi = rig.spi({1: SpiCells()}, {1: SpiChip()})
+    spi.open()
+    spi.quiesce(0.0)
+    assert on_spi.edges == 1  # SCK goes to where it rests
 
 
 # one request is one transfer
@@ -223,6 +235,192 @@ def test_block_when_asked_for_then_refused_before_anything_is_sent(rig: Rig) -> 
     assert (answer.proof, rig.host.handles) == ("not-sent", set())
 
 
+HELD: Final[dict[str, Callable[[I2cWires], object]]] = {
+    "SDA": lambda w: w._put(0),
+    "SCL": lambda w: setattr(w, "holds", True),
+}
+
+
+@pytest.mark.parametrize("kind", ["232h", "2232h"])
+@pytest.mark.parametrize("which", HELD)
+def test_wire_when_it_is_held_down_before_a_start_then_not_sent_and_nothing_passes_for_an_acknowledge(
+    rig: Rig, which: str, kind: str
+) -> None:
+    bus, wires = rig.i2c(I2cCells(), kind)
+    assert bus.perform(READ) == Confirmed(b"\x10\x11")
+    HELD[which](wires)
+    wires._settle()
+    wires.slaves.clear()
+    for transfer in (WRITE, READ):
+        answer = bus.perform(transfer)
+        assert isinstance(answer, Rejected), answer
+        assert answer.proof in ("not-sent", "port-not-opened")
+        assert "held down" in answer.fault
+    assert len(wires.log) == 1
+
+
+class Holding(I2cCells):
+    """A chip that holds the clock behind the last byte of a write, for good."""
+
+    wires: I2cWires
+
+    def takes(self, byte: int) -> bool:
+        if byte == 0x66:
+            self.wires.holds = True
+        return super().takes(byte)
+
+
+@pytest.mark.parametrize("stretching", [True, False])
+def test_write_when_its_stop_did_not_happen_then_in_doubt(rig: Rig, stretching: bool) -> None:
+    slave = Holding()
+    bus, slave.wires = rig.i2c(slave, clock_stretching=stretching)
+    answer = bus.perform(WRITE)
+    assert isinstance(answer, Ambiguous), answer
+    assert answer.stage is Sent.DATA
+
+
+def test_answer_when_an_earlier_one_is_left_in_the_adapter_then_none_of_it_is_taken(rig: Rig) -> None:
+    slave = I2cCells(nacks_at=2)
+    bus, _ = rig.i2c(slave)
+    bus.open()
+    rig.adapter.interfaces[0].engine.out += bytes(8)  # would pass for acknowledges
+    assert isinstance(bus.perform(WRITE), Ambiguous)
+    rig.adapter.interfaces[0].engine.out += bytes(8)
+    bus.quiesce(0.0)
+    assert not rig.adapter.interfaces[0].engine.out
+
+
+CLOCKS: Final = {
+    # wanted: what the engine makes of it, never more; on SPI in modes 1 and 3, and on I2C, with its three phases
+    (0, 20_100_000): 15e6,
+    (0, 14_000_000): 10e6,
+    (0, 133_000_000): 30e6,
+    (0, 1_000_000): 1e6,
+    (3, 1_000_000): 1.5e6,
+    (3, 133_000_000): 30e6,
+}
+
+
+@pytest.mark.parametrize(("mode", "max_hz"), CLOCKS)
+def test_clock_when_the_engine_cannot_make_it_then_the_next_lower_one(rig: Rig, mode: int, max_hz: int) -> None:
+    bus, _ = rig.spi({1: SpiCells(mode)}, {1: SpiChip(mode, max_hz)})
+    assert bus.perform(SPI_READ) == Confirmed(b"\x10\x11")
+    assert rig.adapter.interfaces[0].engine.clock_hz == pytest.approx(CLOCKS[mode, max_hz])
+    assert CLOCKS[mode, max_hz] <= max_hz * (1.5 if mode & 1 else 1)
+
+
+@pytest.mark.parametrize(
+    ("max_hz", "made"), [(100_000, 150e3), (400_000, 600e3), (1_000_000, 1.5e6), (333_333, 30e6 / 61)]
+)
+def test_clock_when_of_i2c_then_the_engines_is_half_as_fast_again(rig: Rig, max_hz: int, made: float) -> None:
+    bus, _ = rig.i2c(I2cCells(), max_hz=max_hz)
+    bus.open()
+    assert rig.adapter.interfaces[0].engine.clock_hz == pytest.approx(made)
+    assert made <= 1.5 * max_hz
+
+
+@pytest.mark.parametrize("mode", range(4))
+@pytest.mark.parametrize("transfer", [SPI_READ, SPI_WRITE], ids=["read", "write"])
+def test_spi_when_less_comes_back_than_was_clocked_then_in_doubt_and_none_of_it_is_the_next_ones(
+    rig: Rig, mode: int, transfer: RegisterRead | RegisterWrite
+) -> None:
+    bus, wires = rig.spi({1: SpiCells(mode)}, {1: SpiChip(mode)})
+    bus.open()
+
+    def begun(data: bytes) -> None:
+        rig.host.deaf = rig.host.deaf or bool(wires.log)
+
+    rig.host.after = begun
+    assert isinstance(bus.perform(transfer), Ambiguous)
+    rig.host.after, rig.host.deaf = lambda data: None, False
+    assert bus.perform(SPI_READ) == Confirmed(b"\x10\x11")
+    assert len(wires.log) == 2
+
+
+def test_answer_when_it_takes_longer_than_four_packets_then_awaited_for_the_response_time(rig: Rig) -> None:
+    _, wires = rig.i2c(I2cCells())
+    bus = FtdiBus(FtdiSettings(URL, response_ms=160, latency_ms=16), I2cMaster())
+    bus.open()
+    kept: list[int] = []
+
+    def late(payload: bytes) -> bytes:
+        kept.append(0)
+        return payload if len(kept) % 9 == 0 else b""
+
+    rig.host.packet = late
+    assert bus.perform(READ) == Confirmed(b"\x10\x11")
+    assert len(kept) > 20
+    rig.host.packet = lambda payload: payload
+    bus.close()
+    assert len(wires.log) == 1
+
+
+def test_adapter_when_two_have_a_serial_number_then_neither_is_taken(rig: Rig) -> None:
+    rig.i2c(I2cCells())
+    rig.host.adapters.append(Adapter("232h", "FT4ABC", [I2cWires({})], address=9))
+    with pytest.raises(OSError, match="2 adapters have the serial number FT4ABC") as raised:
+        claimed(URL)
+    assert (raised.value.errno, rig.host.handles) == (errno.ENOTUNIQ, set())
+
+
+def sysfs_of(top: Path, adapter: Adapter) -> Path:
+    """What sysfs says of an adapter."""
+    place = top / "bus/usb/devices" / f"{adapter.bus}-{adapter.address}"
+    place.mkdir(parents=True)
+    told = {"idVendor": "0403", "idProduct": "6014", "serial": adapter.serial}
+    for name, text in (told | {"busnum": str(adapter.bus), "devnum": str(adapter.address)}).items():
+        (place / name).write_text(text + "\n")
+    return top
+
+
+def test_adapter_when_sysfs_says_that_another_one_is_there_then_it_is_not_opened(rig: Rig, tmp_path: Path) -> None:
+    rig.i2c(I2cCells())
+    other = Adapter("232h", "FT4OTHER", [I2cWires({})], address=9)
+    other.permitted = False
+    rig.host.adapters.append(other)
+    for adapter in rig.host.adapters:
+        sysfs_of(tmp_path / "sys", adapter)
+    claimed(URL, None, tmp_path / "sys").give_back()
+    assert set(rig.host.asked) == {"FT4ABC"}
+    rig.adapter.pulled_out()
+    with pytest.raises(OSError, match="no 232h has the serial number FT4ABC; there are: FT4OTHER") as raised:
+        claimed(URL, None, tmp_path / "sys")
+    assert raised.value.errno == errno.ENODEV  # absent, and not forbidden
+
+
+def test_interface_when_its_driver_cannot_be_given_back_then_said_and_the_note_stays(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, _ = rig.i2c(I2cCells())
+    bus.open()
+    rig.host.crashed()
+
+    def refuses(self: Host, handle: object, intf: int) -> None:
+        raise failed(errno.EBUSY)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Host, "attach_kernel_driver", refuses)
+        assert give_back_left(rig.notes) == [f"{URL}: not given back: it was refused"]
+    assert len(list(rig.notes.iterdir())) == 1
+    assert give_back_left(rig.notes) == [f"{URL}: given back to its kernel driver"]
+
+
+@pytest.mark.parametrize("error", [AttributeError("gone"), KeyboardInterrupt()], ids=["a defect", "an interruption"])
+def test_open_when_anything_goes_wrong_then_the_engine_is_off_and_the_interface_given_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    bus, _ = rig.i2c(I2cCells())
+
+    def fails(ftdi: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("hwtool_registers.buses.ftdi_i2c._freed", fails)
+    with pytest.raises(type(error)):
+        bus.open()
+    one = rig.adapter.interfaces[0]
+    assert (one.driver, one.mpsse, rig.host.handles) == ("ftdi_sio", False, set())
+
+
 # who has the interface
 
 
@@ -264,7 +462,7 @@ def test_interface_when_its_process_died_then_the_next_one_gives_it_back_hc045(r
     rig.host.crashed()
     (note,) = rig.notes.iterdir()
     assert json.loads(note.read_text())["url"] == str(URL)
-    again = FtdiI2c(FtdiI2cSettings(FtdiSettings(URL, notes=rig.notes)))
+    again = FtdiBus(FtdiSettings(URL, notes=rig.notes), I2cMaster())
     assert again.perform(READ) == Confirmed(b"\x10\x11")
     assert drivers(rig) == [None]
     again.close()
@@ -303,9 +501,15 @@ def test_note_when_it_says_nothing_of_this_boot_then_dropped_and_nothing_is_boun
     assert (rig.adapter.interfaces[0].driver, note.exists()) == (None, False)
 
 
-def test_open_when_the_engine_cannot_be_set_up_then_given_back(rig: Rig) -> None:
-    bus, _ = rig.i2c(I2cCells())
-    rig.host.deaf = True
+@pytest.mark.parametrize("spi", [False, True])
+@pytest.mark.parametrize("deaf", [False, True], ids=["no engine", "no answer"])
+def test_open_when_the_engine_cannot_be_set_up_then_given_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, spi: bool, deaf: bool
+) -> None:
+    bus, _ = rig.spi({0: SpiCells(0)}, {0: SpiChip()}) if spi else rig.i2c(I2cCells())
+    rig.host.deaf = deaf
+    if not deaf:
+        monkeypatch.setattr(rig.adapter.interfaces[0].engine, "feed", lambda told: None)
     with pytest.raises(OSError, match="cannot be set up"):
         bus.open()
     assert (rig.adapter.interfaces[0].driver, rig.host.handles) == ("ftdi_sio", set())
@@ -382,7 +586,7 @@ def test_holders_when_a_program_has_a_node_open_then_named(tmp_path: Path) -> No
 
 def test_latency_when_no_answer_could_come_in_time_then_refused(rig: Rig) -> None:
     _, wires = rig.i2c(I2cCells())
-    bus = FtdiI2c(FtdiI2cSettings(FtdiSettings(URL, response_ms=15, latency_ms=16)))
+    bus = FtdiBus(FtdiSettings(URL, response_ms=15, latency_ms=16), I2cMaster())
     with pytest.raises(OSError, match="response_ms 15 is below the adapter's latency of 16 ms"):
         bus.open()
     assert wires.log == []
@@ -390,7 +594,7 @@ def test_latency_when_no_answer_could_come_in_time_then_refused(rig: Rig) -> Non
 
 def test_latency_when_set_then_the_adapter_is_told(rig: Rig) -> None:
     rig.i2c(I2cCells())
-    bus = FtdiI2c(FtdiI2cSettings(FtdiSettings(URL, latency_ms=42)))
+    bus = FtdiBus(FtdiSettings(URL, latency_ms=42), I2cMaster())
     bus.open()
     assert rig.adapter.interfaces[0].latency_ms == 42
     bus.close()

@@ -18,11 +18,11 @@ from typing import Any, Final
 from pyftdi.ftdi import Ftdi
 
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Ambiguous, RegisterRead, Rejected
+from hwtool_registers.bus import RegisterRead, Rejected
 from hwtool_registers.buses import ftdi_i2c, ftdi_url
-from hwtool_registers.buses.ftdi_adapter import FtdiSettings
+from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings, NotSent
 from hwtool_registers.buses.ftdi_claim import claimed, give_back_left
-from hwtool_registers.buses.ftdi_i2c import FtdiI2c, FtdiI2cSettings
+from hwtool_registers.buses.ftdi_i2c import I2cMaster
 from hwtool_registers.buses.ftdi_url import FtdiUrl
 
 OUT, NOTES = Path("/run/out"), Path("/run/notes")
@@ -111,6 +111,16 @@ def engine_forced_on() -> None:
     for what in ("is_mpsse", "is_H_series", "has_drivezero"):
         setattr(Ftdi, what, property(lambda self: True))
     vars(ftdi_i2c)["_freed"] = lambda ftdi: None
+    vars(ftdi_i2c)["_pins"] = lambda ftdi: 0xFF
+
+
+def sent(bus: FtdiBus) -> tuple[bool, bool]:
+    """Begin a transfer: whether USB fails, and whether that would be told as not sent."""
+    try:
+        bus._master.wanted(READ)(bus._controller)
+    except OSError as error:
+        return True, isinstance(error, NotSent)
+    return False, False
 
 
 def main() -> None:
@@ -129,7 +139,7 @@ def main() -> None:
     say("left over", give_back_left(NOTES), await_(PORT.exists), sorted(note.name for note in NOTES.iterdir()))
     end(in_child(as_nobody))
     say("forbidden", *CHILD_SAID[-1])
-    bus = FtdiI2c(FtdiI2cSettings(FtdiSettings(URL, notes=NOTES)))
+    bus = FtdiBus(FtdiSettings(URL, notes=NOTES), I2cMaster())
     answer = bus.perform(READ)
     say("no engine", isinstance(answer, Rejected), getattr(answer, "fault", ""), await_(PORT.exists))
     engine_forced_on()
@@ -138,8 +148,9 @@ def main() -> None:
     (OUT / "ready").touch()
     await_((OUT / "gone").exists)
     await_(lambda: not bus.node.exists())
+    say("pulled out behind the purge", *sent(bus))
     answer = bus.perform(READ)
-    say("pulled out", type(answer).__name__, isinstance(answer, Ambiguous))
+    say("pulled out", getattr(answer, "proof", ""), "vanished" in getattr(answer, "fault", ""))
     answer = bus.perform(READ)
     say("away", getattr(answer, "proof", ""), getattr(answer, "fault", ""))
     (OUT / "away").touch()

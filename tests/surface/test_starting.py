@@ -65,6 +65,16 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)  # nothing to be woken by: another process does it
 
 
+def test_start_when_a_daemon_that_died_had_taken_an_interface_that_the_board_has_not_then_given_back_or_said() -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with RunningDaemon() as daemon:
+        assert daemon.stop() == 0
+        note = daemon.store / "ftdi-NOSUCH-1.taken"
+        note.write_text(json.dumps({"url": "ftdi://ftdi:232h:NOSUCH/1", "boot": boot}))
+        daemon.start()
+        assert "ftdi://ftdi:232h:NOSUCH/1: not given back: no " in daemon.log()  # it is not there, or libusb is not
+
+
 # --- passed sockets -----------------------------------------------------------------------------------------------
 
 

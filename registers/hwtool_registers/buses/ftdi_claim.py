@@ -2,10 +2,11 @@
 
 Rules
 - Only the interface that is wanted is detached and claimed; the others of the chip, and their ports, stay with whom
-  they are. It is claimed before anything is said to it: a claim that fails has disturbed nobody.
+  they are. It is claimed before anything but its serial number is asked of it: a claim that fails has disturbed nobody.
 - Before a kernel driver is detached a note is written: a process that dies cannot give back. The next one that claims
   the interface gives it back when it closes; one that nobody claims any more is given back by `give_back_left`.
 - A driver that was not there is not bound.
+- An adapter is looked for by what sysfs says of its serial number; only where that says nothing is it asked itself.
 - Three errors, told apart: EBUSY, another program or a driver that cannot be detached has it, and who; EACCES, it is
   there and may not be opened; ENODEV, it is not there, and what is.
 
@@ -17,6 +18,7 @@ speaks to the device before anybody has claimed it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 from collections.abc import Collection, Iterator
@@ -29,7 +31,7 @@ import usb.util
 from pyftdi.usbtools import UsbTools
 
 from hwtool_registers.buses.ftdi_url import VENDOR_ID, FtdiUrl, parse_url
-from hwtool_registers.buses.usb_nodes import SYSFS, driver_of, holders_of, usb_device
+from hwtool_registers.buses.usb_nodes import SYSFS, driver_of, holders_of, usb_device, usb_devices
 
 NODES: Final = Path("/dev/bus/usb")
 SUFFIX: Final = ".taken"
@@ -57,18 +59,28 @@ class Claim:
         """The node of the whole adapter."""
         return node_of(self.device)
 
-    def give_back(self) -> None:
-        """Release it, and have the kernel driver back that was detached; an adapter that is gone is let go."""
-        try:
+    def give_back(self) -> bool:
+        """Release it, and have the kernel driver back that was detached; an adapter that is gone is let go.
+
+        Returns:
+            Whether nothing is left to be given back; else the note stays.
+        """
+        with contextlib.suppress(usb.core.USBError):
             usb.util.release_interface(self.device, self.number)
-            if self.took:
-                self.device.attach_kernel_driver(self.number)
-        except (usb.core.USBError, NotImplementedError):
-            pass  # gone, or nothing to bind: the kernel binds what it finds when it comes back
-        finally:
-            usb.util.dispose_resources(self.device)
-        if self.note is not None:
+        done = not self.took or self._attached()
+        if done and self.note is not None:
             self.note.unlink(missing_ok=True)
+        usb.util.dispose_resources(self.device)
+        return done
+
+    def _attached(self) -> bool:
+        try:
+            self.device.attach_kernel_driver(self.number)
+        except NotImplementedError:
+            return True  # no kernel drivers here
+        except usb.core.USBError as error:
+            return error.errno in (errno.ENODEV, errno.ENOENT)  # the kernel binds what it finds when it comes back
+        return True
 
 
 def node_of(device: Any) -> Path:
@@ -85,22 +97,21 @@ def claimed(url: FtdiUrl, notes: Path | None = None, sysfs: Path = SYSFS) -> Cla
     Raises:
         OSError: ENODEV, EACCES or EBUSY, as above; ENOSYS, there is no libusb.
     """
-    device = _found(url)
+    device = _found(url, sysfs)
     number = url.interface - 1
     note = None if notes is None else notes / f"ftdi-{url.serial}-{url.interface}{SUFFIX}"
     claim = Claim(device, number, note is not None and _read_note(note) == url, note)
-    detached = False
     try:
         if device.is_kernel_driver_active(number):
             _write_note(note, url)
-            claim.took = detached = True
+            claim.took = True
             device.detach_kernel_driver(number)
         usb.util.claim_interface(device, number)
-    except usb.core.USBError as error:
-        if not detached:  # whoever has it now may have left the note, and gives it back
-            claim.took, claim.note = False, None
-        claim.give_back()
-        raise _refused(url, device, error, sysfs) from error
+    except BaseException as error:
+        claim.give_back()  # refused where somebody has it: the note, which may be theirs, stays
+        if isinstance(error, usb.core.USBError):
+            raise _refused(url, device, error, sysfs) from error
+        raise
     return claim
 
 
@@ -132,8 +143,8 @@ def give_back_left(notes: Path, wanted: Collection[FtdiUrl] = ()) -> list[str]:
             if error.errno == errno.ENODEV:
                 note.unlink(missing_ok=True)  # it is gone: whoever plugs it in finds it bound
             continue
-        claim.give_back()
-        told.append(f"{url}: given back to its kernel driver")
+        done = claim.give_back()
+        told.append(f"{url}: given back to its kernel driver" if done else f"{url}: not given back: it was refused")
     return told
 
 
@@ -148,8 +159,9 @@ def _write_note(note: Path | None, url: FtdiUrl) -> None:
     if note is None:
         return
     note.parent.mkdir(parents=True, exist_ok=True)
-    with note.open("w", encoding="utf-8") as file:
-        json.dump({"url": str(url), "boot": _boot_id()}, file)
+    half = note.with_suffix(".half")
+    half.write_text(json.dumps({"url": str(url), "boot": _boot_id()}), encoding="utf-8")
+    half.replace(note)  # whole or not at all, for whoever looks
 
 
 def _read_note(note: Path) -> FtdiUrl | None:
@@ -165,23 +177,38 @@ def _boot_id() -> str:
     return BOOT_ID.read_text(encoding="ascii").strip()
 
 
-def _found(url: FtdiUrl) -> Any:
-    """The adapter with this serial number; nothing is detached, claimed or said to any other."""
+def _found(url: FtdiUrl, sysfs: Path) -> Any:
+    """The adapter with this serial number; nothing is detached, and no other is opened of which sysfs says another one.
+
+    Raises:
+        OSError: ENODEV, ENOTUNIQ, EACCES, ENOSYS.
+    """
     try:
         backend = UsbTools.find_backend()
     except ValueError as error:
         raise OSError(errno.ENOSYS, "no libusb-1.0 on this host: install it (Debian: libusb-1.0-0)") from error
-    there, closed = [], []
+    told = {node: serial for serial, node, _ in usb_devices(VENDOR_ID, url.product_id, sysfs)}
+    there, closed, found = [], [], []
     for device in _adapters(backend, url.product_id):
-        try:
-            serial = usb.util.get_string(device, device.iSerialNumber)
-        except (ValueError, usb.core.USBError) as error:  # PyUSB tells "no langid" where it may not open a device
-            closed.append(f"{node_of(device)} ({error})")
-            continue
+        serial = told.get(node_of(device))
+        if serial is None or serial == url.serial:
+            try:
+                serial = usb.util.get_string(device, device.iSerialNumber)
+            except (ValueError, usb.core.USBError) as error:  # PyUSB tells "no langid" where it may not open a device
+                closed.append(f"{node_of(device)} ({error})")
+                continue
         if serial == url.serial:
-            return device
-        there.append(serial)
+            found.append(device)
+            continue
+        there.append(serial or "one without")
         usb.util.dispose_resources(device)
+    if len(found) > 1:
+        nodes = ", ".join(str(node_of(device)) for device in found)
+        for device in found:
+            usb.util.dispose_resources(device)
+        raise OSError(errno.ENOTUNIQ, f"{len(found)} adapters have the serial number {url.serial}: {nodes}")
+    if found:
+        return found[0]
     if closed:
         hint = "no permission; the group is given by a rule of udev: hwtool udev prints it"
         raise OSError(errno.EACCES, f"cannot look at {', '.join(closed)}: {hint}")

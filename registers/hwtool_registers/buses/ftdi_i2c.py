@@ -9,14 +9,17 @@ its retry count is 1 here, and the stages are called one by one, so that a NACK 
 | the address behind a repeated start, of a register read | nothing was read; the offset before it set a pointer |
 | the same, behind a command | nothing: the command may have been executed |
 | a byte of the data | nothing: the device may have acted on what it had taken |
+| before a START, a wire that is held down | nothing was sent: there is no START then |
+| after the STOP, a wire that is held down | nothing: the STOP did not happen |
 | the adapter does not answer in time, or USB fails | nothing; the engine is set up anew |
 
 A transfer that broke off may leave a chip in the middle of a bit, holding SDA down: nobody can send a START then. Such
 a bus is freed when it is opened, by as many clocks as that takes, at most nine, and a STOP; where SDA is up nothing
 is touched.
 
-A chip that holds the clock is waited for only with `clock_stretching`, for which AD7 is wired to AD0: without, bits are
-lost where one does.
+A chip that holds the clock in a byte is waited for with `clock_stretching` alone, for which AD7 is wired to AD0: else
+bits are lost where one does. At a START or a STOP nobody is waited for. On a wire that is held down everything would
+look acknowledged: hence both are looked at before and after.
 
 On adapters without open drains (all but the FT232H) pyftdi drives SDA up for a moment while a chip acknowledges the
 address of a read.
@@ -28,10 +31,9 @@ Source: pyftdi, pyftdi/i2c.py (I2cController: set_retry_count, read, write, _do_
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from pyftdi.ftdi import Ftdi
@@ -39,29 +41,16 @@ from pyftdi.i2c import I2cController, I2cIOError, I2cNackError
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Line, Message, Rejected, Sent, Transfer
-from hwtool_registers.buses.ftdi_adapter import Adapter, FtdiSettings
+from hwtool_registers.buses.ftdi_adapter import CLOCK_HZ, Broken, NotSent, no_faster
 from hwtool_registers.buses.i2c_messages import MOST_BYTES, I2cTransfer, Messages, messages_of
-from hwtool_registers.buses.i2c_proof import ADDRESS_NACK, NOT_SENT
-from hwtool_registers.buses.usb_nodes import SYSFS
+from hwtool_registers.buses.i2c_proof import ADDRESS_NACK
+from hwtool_registers.buses.spi_exchange import Unsayable
 
 DEFAULT_HZ: Final = 100_000
 SCL, SDA_OUT, SDA_IN = 0x01, 0x02, 0x04  # AD0, AD1, AD2
 MOST_PULSES: Final = 9
+PHASES: Final = 1.5  # the engine's clock against that of I2C, in three phases
 CAPABILITIES: Final = Capabilities(frozenset({Space.MEMORY}), lines=False)
-
-
-@dataclass(frozen=True, slots=True)
-class FtdiI2cSettings:
-    """One interface as a master of I2C.
-
-    Attributes:
-        max_hz: clock.
-        clock_stretching: AD7 is wired to AD0, so that a chip may hold the clock.
-    """
-
-    adapter: FtdiSettings
-    max_hz: int = DEFAULT_HZ
-    clock_stretching: bool = False
 
 
 class NotAcknowledged(Exception):
@@ -72,88 +61,76 @@ class NotAcknowledged(Exception):
         self.first, self.second = first, second
 
 
-class FtdiI2c:
-    """One interface; opened at the first transfer."""
+@dataclass(frozen=True, slots=True)
+class I2cMaster:
+    """A master of I2C.
 
-    def __init__(
-        self,
-        settings: FtdiI2cSettings,
-        sysfs: Path = SYSFS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._settings = settings
-        self._sleep = sleep
-        self._adapter = Adapter[Any](
-            settings.adapter, I2cController, self._configure, sysfs, clock, lambda s: self._sleep(s)
-        )
+    Attributes:
+        max_hz: clock.
+        clock_stretching: AD7 is wired to AD0, so that a chip may hold the clock.
+    """
+
+    max_hz: int = DEFAULT_HZ
+    clock_stretching: bool = False
 
     @property
     def capabilities(self) -> Capabilities:
         """Memory-like chips and commands; no blocks that say their length themselves: pyftdi ends each read."""
         return CAPABILITIES
 
-    @property
-    def node(self) -> Path:
-        """See HasNode."""
-        return self._adapter.node
+    def controller(self) -> Any:
+        """See Master."""
+        made = I2cController()
+        made.set_retry_count(1)  # the number of attempts
+        return made
 
-    def open(self) -> None:
-        """See Opens.
-
-        Raises:
-            OSError: absent, not permitted, or in use, and by whom.
-        """
-        self._adapter.open()
-
-    def _configure(self, controller: Any, device: Any, interface: int, latency_ms: int) -> None:
-        controller.set_retry_count(1)  # the number of attempts
+    def configure(self, controller: Any, device: Any, interface: int, latency_ms: int) -> None:
+        """See Master; a chip that was left in the middle of a bit is freed."""
         controller.configure(
             device,
             interface=interface,
-            frequency=float(self._settings.max_hz),
+            frequency=no_faster(PHASES * self.max_hz, CLOCK_HZ) / PHASES,
             latency=latency_ms,
-            clockstretching=self._settings.clock_stretching,
+            clockstretching=self.clock_stretching,
             rdoptim=False,  # its way of asking ahead is by a guess
         )
         _freed(controller.ftdi)
 
-    def close(self) -> None:
-        """Give the interface back to its kernel driver; nothing is sent."""
-        self._adapter.close()
-
-    def quiesce(self, until_s: float) -> None:
-        """See the bus contract; I2C has no late answers, USB may.
-
-        Raises:
-            OSError: the adapter is absent.
-        """
-        self._adapter.quiesce(until_s)
-
-    def perform(self, transfer: Transfer) -> Answer:
-        """Send one transfer, once; see the bus contract."""
+    def wanted(self, transfer: Transfer) -> Callable[[Any], Answer]:
+        """See Master."""
         if isinstance(transfer, Line) or not CAPABILITIES.carries(transfer):
-            return Rejected(f"I2C over MPSSE cannot carry {type(transfer).__name__}", NOT_SENT)
+            raise Unsayable(f"I2C over MPSSE cannot carry {type(transfer).__name__}")
         try:
             wanted = messages_of(transfer)
-        except OverflowError:
-            return Rejected(f"an offset that {transfer} has no room for", NOT_SENT)
+        except OverflowError as error:
+            raise Unsayable(f"an offset that {transfer} has no room for") from error
         if max(len(wanted.out), wanted.size_bytes) > MOST_BYTES:
-            return Rejected(f"a message of more than {MOST_BYTES} bytes", NOT_SENT)
-        try:
-            controller = self._adapter.open()
-        except OSError as error:
-            return Rejected(f"cannot open {self._settings.adapter.url}: {error}", "port-not-opened")
-        try:
-            data = _sent(controller, transfer.address, wanted)
-        except NotAcknowledged as nack:
-            return _not_acknowledged(transfer, wanted, nack)
-        except OSError as error:
-            return self._adapter.failed(error)
-        if len(data) != wanted.size_bytes:
-            self._adapter.close()
-            return Ambiguous(Sent.REPLY, f"{len(data)} bytes came, {wanted.size_bytes} were asked for")
-        return wanted.answer(data) if wanted.size_bytes else Confirmed()
+            raise Unsayable(f"a message of more than {MOST_BYTES} bytes")
+        return partial(_answer, transfer, wanted)
+
+
+def _answer(transfer: I2cTransfer, wanted: Messages, controller: Any) -> Answer:
+    """What a transfer comes to.
+
+    Raises:
+        OSError: of USB, or the adapter did not answer, or not whole.
+    """
+    try:
+        held = _held(_pins(controller.ftdi))
+    except OSError as error:
+        raise NotSent(errno.EIO, f"before a START: {error}") from error
+    if held:
+        raise NotSent(errno.EBUSY, f"the bus is stuck: {held} is held down")
+    try:
+        data = _sent(controller, transfer.address, wanted)
+    except NotAcknowledged as nack:
+        return _not_acknowledged(transfer, wanted, nack)
+    held = _held(_pins(controller.ftdi))
+    if held:
+        raise Broken(f"{held} is held down, and the transfer was not stopped", Sent.DATA)
+    if len(data) != wanted.size_bytes:
+        raise Broken(f"{len(data)} bytes came, {wanted.size_bytes} were asked for", Sent.REPLY)
+    return wanted.answer(data) if wanted.size_bytes else Confirmed()
 
 
 def _freed(ftdi: Any) -> None:
@@ -173,6 +150,11 @@ def _freed(ftdi: Any) -> None:
     if pulses:
         stop = ((0, SCL), (0, SCL | SDA_OUT), (SCL, SCL | SDA_OUT), (SCL | SDA_OUT, SCL | SDA_OUT))
         ftdi.write_data(b"".join(bytes([Ftdi.SET_BITS_LOW, *pins]) for pins in stop))
+
+
+def _held(pins: int) -> str:
+    """The wires that are down while the master has let them go, by name."""
+    return " and ".join(name for name, mask in (("SCL", SCL), ("SDA", SDA_IN)) if not pins & mask)
 
 
 def _pins(ftdi: Any) -> int:

@@ -1,7 +1,8 @@
 """SPI through the MPSSE engine of an FTDI adapter, by pyftdi: one transfer is one stretch of chip select.
 
-Everything goes out in one piece: chip select, the bits, chip select. What comes back has as many bytes as were clocked,
-or the outcome is unknown: a write is clocked in both directions too, so that its end is seen.
+Chip select, the bits and chip select go out together; the clock waits where they take more than one packet. What comes
+back has as many bytes as were clocked, or the outcome is unknown: a write is clocked in both directions too, so that
+its end is seen.
 
 | mode | how |
 |---|---|
@@ -18,136 +19,86 @@ Source: pyftdi, pyftdi/spi.py (SpiController._exchange_full_duplex, _exchange_ha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from pyftdi.spi import SpiController
 
-from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Line, Rejected, Sent, Transfer
-from hwtool_registers.buses.ftdi_adapter import Adapter, FtdiSettings
-from hwtool_registers.buses.i2c_proof import NOT_SENT
-from hwtool_registers.buses.spi_exchange import CAPABILITIES, Exchange, SpiChip, Unsayable, exchange_of
-from hwtool_registers.buses.usb_nodes import SYSFS
+from hwtool_registers.bus import Answer, Capabilities, Confirmed, Sent, Transfer
+from hwtool_registers.buses.ftdi_adapter import CLOCK_HZ, Broken, no_faster
+from hwtool_registers.buses.spi_exchange import (
+    CAPABILITIES,
+    DEFAULT_MAX_HZ,
+    Exchange,
+    SpiChip,
+    Unsayable,
+    addressed,
+)
 
 MOST_BYTES: Final = (
     960  # in one piece: what comes in must find room in the adapter while it is sent to; 1 KiB in an FT232H
 )
-MOST_CHIP_SELECTS: Final = 5  # AD3 to AD7
+PHASES: Final = 1.5  # the engine's clock against that of SPI, in three phases: modes 1 and 3
 
 
 @dataclass(frozen=True, slots=True)
-class FtdiSpiSettings:
-    """One interface as a master of SPI.
+class SpiMaster:
+    """A master of SPI.
 
     Attributes:
         chips: by chip select, 0 on AD3 to 4 on AD7. Those up to the highest one are outputs, and no other pin is.
     """
 
-    adapter: FtdiSettings
     chips: Mapping[int, SpiChip] = field(default_factory=dict)
-
-
-class FtdiSpi:
-    """One interface; opened at the first transfer."""
-
-    def __init__(
-        self,
-        settings: FtdiSpiSettings,
-        sysfs: Path = SYSFS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._settings = settings
-        self._sleep = sleep
-        self._adapter = Adapter[Any](
-            settings.adapter, SpiController, self._configure, sysfs, clock, lambda s: self._sleep(s)
-        )
 
     @property
     def capabilities(self) -> Capabilities:
         """Memory-like chips and opcodes; nothing is acknowledged."""
         return CAPABILITIES
 
-    @property
-    def node(self) -> Path:
-        """See HasNode."""
-        return self._adapter.node
+    def controller(self) -> Any:
+        """See Master."""
+        return SpiController()
 
-    def open(self) -> None:
-        """See Opens.
-
-        Raises:
-            OSError: absent, not permitted, or in use, and by whom.
-        """
-        self._adapter.open()
-
-    def _configure(self, controller: Any, device: Any, interface: int, latency_ms: int) -> None:
-        chips = self._settings.chips
+    def configure(self, controller: Any, device: Any, interface: int, latency_ms: int) -> None:
+        """See Master."""
         controller.configure(
             device,
             interface=interface,
-            cs_count=max(chips, default=0) + 1,
-            frequency=float(max((chip.max_hz for chip in chips.values()), default=SpiChip().max_hz)),
+            cs_count=max(self.chips, default=0) + 1,
+            frequency=no_faster(max((chip.max_hz for chip in self.chips.values()), default=DEFAULT_MAX_HZ), CLOCK_HZ),
             latency=latency_ms,
         )
+        controller.read_gpio()  # an engine answers; pyftdi's own check of that never fails
 
-    def close(self) -> None:
-        """Give the interface back to its kernel driver; nothing is sent."""
-        self._adapter.close()
-
-    def quiesce(self, until_s: float) -> None:
-        """See the bus contract; SPI has no late answers, USB may.
-
-        Raises:
-            OSError: the adapter is absent.
-        """
-        self._adapter.quiesce(until_s)
-
-    def perform(self, transfer: Transfer) -> Answer:
-        """Send one transfer, once; see the bus contract."""
-        address = 0 if isinstance(transfer, Line) else transfer.address
-        chip = self._settings.chips.get(address)
-        try:
-            exchange = exchange_of(transfer, MOST_BYTES, chip or SpiChip())
-        except Unsayable as error:
-            return Rejected(str(error), NOT_SENT)
-        if chip is None:
-            return Rejected(f"the board has nothing at chip select {address}", NOT_SENT)
+    def wanted(self, transfer: Transfer) -> Callable[[Any], Answer]:
+        """See Master."""
+        address, chip, exchange = addressed(transfer, self.chips, MOST_BYTES)
         if exchange.duplex and chip.mode & 1:
-            return Rejected(f"mode {chip.mode} takes no duplex message: pyftdi samples at the wrong edge", NOT_SENT)
-        try:
-            controller = self._adapter.open()
-        except OSError as error:
-            return Rejected(f"cannot open {self._settings.adapter.url}: {error}", "port-not-opened")
-        try:
-            return _clocked(controller, address, chip, exchange)
-        except OSError as error:
-            return self._adapter.failed(error)
-
-    @property
-    def url(self) -> str:
-        """How the adapter is named."""
-        return str(self._settings.adapter.url)
+            raise Unsayable(f"mode {chip.mode} takes no duplex message: pyftdi samples at the wrong edge")
+        return partial(_clocked, address, chip, exchange)
 
 
-def _clocked(controller: Any, chip_select: int, chip: SpiChip, exchange: Exchange) -> Answer:
+def _clocked(chip_select: int, chip: SpiChip, exchange: Exchange, controller: Any) -> Answer:
     """One stretch of chip select.
 
     Raises:
         OSError: of USB.
     """
-    port = controller.get_port(chip_select, freq=float(chip.max_hz), mode=chip.mode)
+    phases = PHASES if chip.mode & 1 else 1.0
+    hz = no_faster(phases * chip.max_hz, CLOCK_HZ) / phases
+    port = controller.get_port(chip_select, freq=hz, mode=chip.mode)
     if not chip.mode & 1:
         came = bytes(port.exchange(exchange.padded, duplex=True))
         if len(came) != exchange.clocked_bytes:
-            raise OSError(f"{len(came)} of {exchange.clocked_bytes} bytes were clocked, as far as the adapter answers")
+            told = f"{len(came)} of {exchange.clocked_bytes} bytes were clocked, as far as the adapter answers"
+            raise Broken(told, Sent.DATA)
         return Confirmed(exchange.brought(came))
     came = bytes(port.exchange(exchange.out, exchange.read_bytes))
     if len(came) != exchange.read_bytes:
-        return Ambiguous(Sent.REPLY, f"{len(came)} bytes came, {exchange.read_bytes} were asked for")
+        raise Broken(f"{len(came)} bytes came, {exchange.read_bytes} were asked for", Sent.REPLY)
     if not exchange.read_bytes:
         controller.read_gpio()  # it is answered when everything before it is done; it fails where it is not
     return Confirmed(came)

@@ -3,14 +3,11 @@
 The chip select is active from its first to its last bit. Mode, clock and word size are set when a chip select is
 opened; nothing is clocked by that. The kernel does not repeat, and neither does the library.
 
-| what the kernel tells | shows |
-|---|---|
-| ESHUTDOWN | the chip select was taken away before: nothing was sent |
-| EMSGSIZE, EINVAL | longer than spidev's buffer, or nothing that the controller can do: nothing was sent |
-| any other | nothing |
+No error proves that nothing happened: the controller's driver asserts the chip select before it may fail, with any
+errno, and a long message may be split by it.
 
-Source: Linux drivers/spi/spidev.c (spidev_ioctl, spidev_message, spidev_sync: these are looked at before the message is
-queued) and drivers/spi/spi.c (__spi_validate).
+Source: Linux drivers/spi/spidev.c (spidev_ioctl, spidev_message, spidev_sync: it tells the status of the message) and
+drivers/spi/spi.c (spi_transfer_one_message).
 """
 
 from __future__ import annotations
@@ -25,13 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Line, Rejected, Sent, Transfer
+from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Rejected, Sent, Transfer
 from hwtool_registers.buses.i2c_proof import NOT_SENT
-from hwtool_registers.buses.spi_exchange import CAPABILITIES, SpiChip, Unsayable, exchange_of, in_words
+from hwtool_registers.buses.spi_exchange import CAPABILITIES, SpiChip, Unsayable, addressed, in_words
 from hwtool_registers.buses.spi_nodes import DEV, SYSFS, controller_of, node_of
 
 MOST_BYTES: Final = 4096  # spidev's own buffer, unless its parameter `bufsiz` says otherwise
-PROOFS: Final = {errno.ESHUTDOWN: "port-vanished", errno.EMSGSIZE: NOT_SENT, errno.EINVAL: NOT_SENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +103,18 @@ class Spi:
             except BlockingIOError as error:
                 raise OSError(errno.EBUSY, f"{node} is in use by another program") from error
             port.mode = chip.mode
+            for way in ("lsbfirst", "loop", "threewire", "no_cs"):  # as another program may have left them
+                setattr(port, way, False)
             port.max_speed_hz = chip.max_hz
             port.bits_per_word = chip.word_bits
         except OSError as error:
             port.close()
+            if error.errno == errno.EINVAL:
+                raise OSError(errno.EINVAL, f"{node}: the controller has no such {chip}") from error
             if error.errno == errno.EACCES:
                 told = f"{node}: permission denied; its group is given by a rule of udev: hwtool udev prints it"
                 raise OSError(errno.EACCES, told) from error
-            raise
+            raise OSError(error.errno or errno.EIO, f"{node}: {error.strerror or error}") from error
         return port, node
 
     def close(self) -> None:
@@ -125,14 +125,10 @@ class Spi:
 
     def perform(self, transfer: Transfer) -> Answer:
         """Give one transfer to the kernel, once; see the bus contract."""
-        address = 0 if isinstance(transfer, Line) else transfer.address
-        chip = self._settings.chips.get(address)
         try:
-            exchange = exchange_of(transfer, MOST_BYTES, chip or SpiChip())
+            address, chip, exchange = addressed(transfer, self._settings.chips, MOST_BYTES)
         except Unsayable as error:
             return Rejected(str(error), NOT_SENT)
-        if chip is None:
-            return Rejected(f"the board has nothing at chip select {address}", NOT_SENT)
         try:
             self.open()
         except OSError as error:
@@ -147,11 +143,9 @@ class Spi:
     def _failed(self, node: Path, port: Any, error: OSError) -> Answer:
         number = error.errno or errno.EIO
         fault = f"{errno.errorcode.get(number, number)} ({os.strerror(number)})"
-        if not _is_there(node, port):
+        if number == errno.ESHUTDOWN or not _is_there(node, port):
             self.close()  # or the one that comes back would never be opened
             fault = f"{node} vanished: {fault}"
-        if number in PROOFS:
-            return Rejected(fault, PROOFS[number])
         return Ambiguous(Sent.DATA, fault)
 
     @property

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,6 +98,20 @@ def exchange_of(transfer: Transfer, longest_bytes: int, chip: SpiChip) -> Exchan
     if 8 * made.clocked_bytes % chip.word_bits:
         raise Unsayable(f"{made.clocked_bytes} bytes are no whole words of {chip.word_bits} bits")
     return made
+
+
+def addressed(transfer: Transfer, chips: Mapping[int, SpiChip], longest_bytes: int) -> tuple[int, SpiChip, Exchange]:
+    """The chip select of a transfer, what it is set to, and what is clocked.
+
+    Raises:
+        Unsayable: it cannot be said, or the board has nothing there.
+    """
+    address = 0 if isinstance(transfer, Line) else transfer.address
+    chip = chips.get(address)
+    exchange = exchange_of(transfer, longest_bytes, chip or SpiChip())
+    if chip is None:
+        raise Unsayable(f"the board has nothing at chip select {address}")
+    return address, chip, exchange
 
 
 def in_words(data: bytes, word_bits: int, byte_order: str) -> bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Bus, RegisterRead, RegisterWrite, Sent
-from hwtool_registers.buses.ftdi_adapter import FtdiSettings
-from hwtool_registers.buses.ftdi_i2c import FtdiI2c, FtdiI2cSettings
-from hwtool_registers.buses.ftdi_spi import FtdiSpi, FtdiSpiSettings
+from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings
+from hwtool_registers.buses.ftdi_i2c import I2cMaster
+from hwtool_registers.buses.ftdi_spi import SpiMaster
 from hwtool_registers.buses.ftdi_url import parse_url
 from hwtool_registers.buses.i2c_messages import packet_error_code
 from hwtool_registers.buses.spi_exchange import SpiChip
@@ -29,9 +30,9 @@ OVER_USB: Final[dict[Trouble, Expectation]] = {
     Trouble.SILENT: both(doubt(Sent.DATA)),
     Trouble.LATE: both(doubt(Sent.DATA)),
     Trouble.REFUSED_UNPROVED: both(doubt(Sent.DATA, 0)),
-    Trouble.VANISHED_BEFORE: both(doubt(Sent.DATA, 0)),
+    Trouble.VANISHED_BEFORE: both(proved("port-vanished", 0)),
     Trouble.VANISHED_DURING: both(doubt(Sent.DATA)),
-    Trouble.RETURNED: both(doubt(Sent.DATA, 0)),
+    Trouble.RETURNED: both(proved("port-vanished", 0)),
     Trouble.UNCARRIED: both(proved("not-sent", 0)),
     Trouble.TOO_LONG: both(proved("not-sent", 0)),
 }
@@ -63,7 +64,7 @@ class OverUsb(Bench):
     def _arrange(self, trouble: Trouble) -> None:
         match trouble:
             case Trouble.SILENT | Trouble.LATE:
-                self.host.deaf = True
+                self.host.after = partial(self._deaf_once_begun, len(self.seen()))
             case Trouble.REFUSED_UNPROVED:
                 self.host.before = self._stall
             case Trouble.VANISHED_BEFORE:
@@ -72,15 +73,21 @@ class OverUsb(Bench):
                 self.unplug()
                 self.plug()
 
+    def _deaf_once_begun(self, before: int, _: bytes) -> None:
+        self.host.deaf = self.host.deaf or len(self.seen()) > before
+
     def _pulled_out_soon(self, _: int) -> None:
         self.host.after = lambda data: self.unplug()
 
-    def _stall(self, _: bytes) -> None:
+    def _stall(self, data: bytes) -> None:
+        if data[:1] == b"\x81":
+            return  # it looks at the pins
         self.host.before = lambda data: None
         raise failed(errno.EPIPE)
 
     def let_out(self) -> None:
         """What the adapter has may be fetched again."""
+        self.host.after = lambda data: None
         self.host.deaf = False
 
     def _mend(self) -> None:
@@ -121,7 +128,7 @@ class FtdiI2cBench(OverUsb):
         self.chip = I2cCells()
         self.wires = I2cWires({i2c.ADDRESS: self.chip})
         super().__init__(room, self.wires)
-        self._bus = FtdiI2c(FtdiI2cSettings(SETTINGS))
+        self._bus = FtdiBus(SETTINGS, I2cMaster())
         self.bus: Bus = self._bus
 
     def seen(self) -> list[Hashable]:
@@ -212,7 +219,7 @@ class FtdiSpiBench(OverUsb):
         self.chip = SpiCells()
         self.wires = SpiWires({spi.CHIP_SELECT: self.chip})
         super().__init__(room, self.wires)
-        self._bus = FtdiSpi(FtdiSpiSettings(SETTINGS, {spi.CHIP_SELECT: SpiChip()}))
+        self._bus = FtdiBus(SETTINGS, SpiMaster({spi.CHIP_SELECT: SpiChip()}))
         self.bus: Bus = self._bus
 
     def seen(self) -> list[Hashable]:
