@@ -7,9 +7,10 @@ Source: Linux Documentation/i2c/dev-interface.rst (the name in sysfs), Documenta
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Final
+
+from hwtool_registers.buses.names import called
 
 SYSFS: Final = Path("/sys")
 DEV: Final = Path("/dev")
@@ -32,15 +33,7 @@ def node_of(name: str, sysfs: Path = SYSFS, dev: Path = DEV) -> Path:
     Raises:
         OSError: ENODEV, there is none; ENOTUNIQ, there are several.
     """
-    there = adapters(sysfs)
-    nodes = [node for node, told in there.items() if told == name]
-    if not nodes:
-        listed = "; ".join(sorted(set(there.values()))) or "none (is the module i2c-dev loaded?)"
-        raise OSError(errno.ENODEV, f"no i2c adapter is called {name!r}; there are: {listed}")
-    if len(nodes) > 1:
-        told = f"{len(nodes)} i2c adapters are called {name!r} ({', '.join(nodes)}): name a path that udev keeps stable"
-        raise OSError(errno.ENOTUNIQ, told)
-    return dev / nodes[0]
+    return dev / called(name, adapters(sysfs), "i2c adapter", "none (is the module i2c-dev loaded?)")
 
 
 def name_of(node: Path, sysfs: Path = SYSFS) -> str:

@@ -12,6 +12,8 @@ import errno
 from pathlib import Path
 from typing import Final
 
+from hwtool_registers.buses.names import called
+
 SYSFS: Final = Path("/sys")
 DEV: Final = Path("/dev")
 DRIVER: Final = "spidev"
@@ -34,15 +36,7 @@ def controller_of(name: str, sysfs: Path = SYSFS) -> str:
     Raises:
         OSError: ENODEV, there is none; ENOTUNIQ, it has several.
     """
-    there = controllers(sysfs)
-    found = [controller for controller, told in there.items() if told == name]
-    if not found:
-        listed = "; ".join(sorted(set(there.values()))) or "none"
-        raise OSError(errno.ENODEV, f"no SPI controller is called {name!r}; there are: {listed}")
-    if len(found) > 1:
-        several = f"{len(found)} SPI controllers are called {name!r} ({', '.join(found)})"
-        raise OSError(errno.ENOTUNIQ, f"{several}: name a path that udev keeps stable")
-    return found[0]
+    return called(name, controllers(sysfs), "SPI controller")
 
 
 def node_of(controller: str, chip_select: int, sysfs: Path = SYSFS, dev: Path = DEV) -> Path:
