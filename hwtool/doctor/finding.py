@@ -60,7 +60,7 @@ CHECKS: Final[dict[str, str]] = {
     "node.open_to_others": "users beside the daemon's may open a node, by its owner or its group",
     "node.acl": "an access list lets users or groups open a node (as `uaccess` makes them)",
     "node.in_use": "another program has a node open",
-    "driver.in_the_way": "a kernel driver has what a bus of the board wants",
+    "driver.in_the_way": "a kernel driver has what a bus of the board wants, or a program through one",
     "usb.left_taken": "a daemon that died had taken an interface from its kernel driver",
     "rules.missing": "a file of udev's rules is not installed",
     "rules.outdated": "a file of udev's rules is not what this board and this version make",

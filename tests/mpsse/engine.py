@@ -60,6 +60,10 @@ class Engine:
         self._pending.clear()
         self._drive()
 
+    def drop(self) -> None:
+        """What it had been told and has not begun is forgotten."""
+        self._pending.clear()
+
     def feed(self, data: bytes) -> None:
         """Take bytes of the host's, and carry out the commands that are whole."""
         self._pending += data

@@ -21,6 +21,7 @@ from typing import Any, Final
 from usb.backend import IBackend
 from usb.core import USBError, USBTimeoutError
 
+from hwtool_registers.buses.ftdi_adapter import NO_COMMAND, REFUSED
 from tests.mpsse.engine import Engine
 from tests.mpsse.tracing import Tracer
 from tests.mpsse.wires import Wires
@@ -30,6 +31,8 @@ KINDS: Final = {"232h": (0x6014, 0x0900, 1), "2232h": (0x6010, 0x0700, 2), "4232
 PACKET: Final = 512
 RESET, SET_LATENCY, SET_BITMODE = 0x00, 0x09, 0x0B
 MPSSE_MODE: Final = 0x02
+TO_ENGINE, FROM_ENGINE = 1, 2  # what SIO_RESET drops: pyftdi calls them PURGE_RX and PURGE_TX
+LOOKED: Final = bytes([REFUSED, NO_COMMAND])
 TX_EMPTY: Final = b"\x01\x60"  # modem status: no error, everything sent
 IN, OUT = 0x80, 0x00
 
@@ -123,7 +126,7 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
         asked: serial numbers of the adapters that were asked for a descriptor.
         deaf: nothing that the adapters have reaches the host, not even their status.
         packet: how much of what there is comes in the next packet.
-        spoil: what becomes of a payload of more than one byte on its way to the host.
+        spoil: what becomes of a payload of more than one byte on its way to the host, but of the answer to a look.
     """
 
     def __init__(self, adapters: list[Adapter]) -> None:
@@ -245,7 +248,9 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
         one = adapter.interfaces[(index & 0xFF) - 1]
         one.log.append(("control", (request, value)))
         match request:
-            case 0x00 if value == 1:
+            case 0x00 if value == TO_ENGINE:
+                one.engine.drop()
+            case 0x00 if value == FROM_ENGINE:
                 one.engine.out.clear()
             case 0x09:
                 one.latency_ms = value
@@ -283,7 +288,7 @@ class Host(IBackend):  # type: ignore[misc]  # untyped
         payload = self.packet(bytes(one.engine.out[: min(len(buff), PACKET) - 2]))
         del one.engine.out[: len(payload)]
         adapter.tracer.came(intf, payload)
-        if len(payload) > 1:
+        if len(payload) > 1 and payload[:2] != LOOKED:
             payload = self.spoil(payload)
         told = TX_EMPTY + payload
         buff[: len(told)] = array("B", told)

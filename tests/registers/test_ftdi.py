@@ -279,15 +279,76 @@ def test_write_when_its_stop_did_not_happen_then_in_doubt(rig: Rig, stretching: 
     assert answer.stage is Sent.DATA
 
 
-def test_answer_when_an_earlier_one_is_left_in_the_adapter_then_none_of_it_is_taken(rig: Rig) -> None:
-    slave = I2cCells(nacks_at=2)
-    bus, _ = rig.i2c(slave)
-    bus.open()
-    rig.adapter.interfaces[0].engine.out += bytes(8)  # would pass for acknowledges
-    assert isinstance(bus.perform(WRITE), Ambiguous)
-    rig.adapter.interfaces[0].engine.out += bytes(8)
+@pytest.mark.parametrize("spi", [False, True])
+def test_answer_when_an_earlier_one_is_left_in_the_adapter_then_nothing_is_sent_and_none_of_it_is_taken(
+    rig: Rig, spi: bool
+) -> None:
+    bus, wires = rig.spi({1: SpiCells()}, {1: SpiChip()}) if spi else rig.i2c(I2cCells())
+    read = SPI_READ if spi else READ
+    assert bus.perform(read) == Confirmed(b"\x10\x11")
+    left = rig.adapter.interfaces[0].engine.out
+    left += bytes(8)  # would pass for acknowledges, and for data
+    answer = bus.perform(SPI_WRITE if spi else WRITE)
+    assert isinstance(answer, Rejected), answer
+    assert (answer.proof, "which nobody asked" in answer.fault) == ("not-sent", True)
+    assert bus.perform(read) == Confirmed(b"\x10\x11")
+    left += bytes(8)
     bus.quiesce(0.0)
-    assert not rig.adapter.interfaces[0].engine.out
+    assert not left
+    assert len(wires.log) == 2
+
+
+class BeforeItsAcknowledge(I2cCells):
+    """A chip that fetches its register when it is addressed for a read, and holds the clock until it has it."""
+
+    wires: I2cWires
+    fetched = 0
+
+    def begins(self, reads: bool) -> bool:
+        took = super().begins(reads)
+        if not reads:
+            return took
+        self.fetched += 1
+        self.wires.holds = True
+        return False
+
+
+def test_nack_when_a_chip_holds_the_clock_then_it_proves_nothing(rig: Rig) -> None:
+    slave = BeforeItsAcknowledge()
+    bus, slave.wires = rig.i2c(slave)
+    answer = bus.perform(READ)
+    assert isinstance(answer, Ambiguous), answer
+    assert ("SCL is held down" in answer.fault, slave.fetched) == (True, 1)
+
+
+def test_adapter_when_in_doubt_then_kept_and_set_up_anew_for_the_next_transfer(rig: Rig) -> None:
+    bus, wires = rig.i2c(I2cCells())
+    bus.open()
+    one = rig.adapter.interfaces[0]
+    begun = len(one.log)
+    rig.host.after = lambda data: setattr(rig.host, "deaf", bool(wires.log))
+    assert isinstance(bus.perform(WRITE), Ambiguous)
+    rig.host.after, rig.host.deaf = lambda data: None, False
+    bus.quiesce(0.0)
+    assert bus.perform(READ) == Confirmed(b"\x10\x11")
+    bound = [word for word, _ in one.log[begun:] if word in ("attached", "detached")]
+    assert (bound, one.driver, len(list(rig.notes.iterdir()))) == ([], None, 1)
+    assert len(wires.log) == 2
+
+
+def test_adapter_when_it_was_pulled_out_before_it_was_set_up_then_absent_and_let_go(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, _ = rig.i2c(I2cCells())
+
+    def pulled_out(self: Host, handle: Any) -> int:
+        rig.adapter.pulled_out()
+        raise failed(errno.ENODEV)
+
+    monkeypatch.setattr(Host, "get_configuration", pulled_out)
+    with pytest.raises(OSError, match="cannot be set up"):
+        bus.open()
+    assert (rig.host.handles, list(rig.notes.iterdir())) == (set(), [])
 
 
 CLOCKS: Final = {
@@ -298,6 +359,7 @@ CLOCKS: Final = {
     (0, 1_000_000): 1e6,
     (3, 1_000_000): 1.5e6,
     (3, 133_000_000): 30e6,
+    (0, 423): 6e6 / 14185,  # below 458 Hz from another clock
 }
 
 
@@ -363,6 +425,48 @@ def test_adapter_when_two_have_a_serial_number_then_neither_is_taken(rig: Rig) -
     assert (raised.value.errno, rig.host.handles) == (errno.ENOTUNIQ, set())
 
 
+def test_adapter_when_its_twin_may_not_be_opened_then_neither_is_taken(rig: Rig, tmp_path: Path) -> None:
+    rig.i2c(I2cCells())
+    twin = Adapter("232h", "FT4ABC", [I2cWires({})], address=9)
+    twin.permitted = False
+    rig.host.adapters.append(twin)
+    for adapter in rig.host.adapters:
+        sysfs_of(tmp_path / "sys", adapter)
+    with pytest.raises(OSError, match="2 adapters have the serial number FT4ABC"):
+        claimed(URL, None, tmp_path / "sys")
+    assert (rig.host.asked, rig.host.handles) == ([], set())
+
+
+def test_adapter_when_it_does_not_answer_then_not_called_forbidden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.i2c(I2cCells())
+
+    def hangs(self: Host, *asked: Any) -> int:
+        raise failed(errno.ETIMEDOUT)
+
+    monkeypatch.setattr(Host, "ctrl_transfer", hangs)
+    with pytest.raises(
+        OSError, match="no 232h has the serial number FT4ABC; there are: /dev/bus/usb/003/007"
+    ) as raised:
+        claimed(URL)
+    assert (raised.value.errno, rig.host.handles) == (errno.ENODEV, set())
+
+
+def test_driver_when_another_program_detached_it_meanwhile_then_not_bound_under_its_feet(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, _ = rig.i2c(I2cCells())
+    one = rig.adapter.interfaces[0]
+
+    def looked(self: Host, handle: object, intf: int) -> bool:
+        one.driver = None  # the other is just quicker
+        return True
+
+    monkeypatch.setattr(Host, "is_kernel_driver_active", looked)
+    with pytest.raises(OSError):
+        bus.open()
+    assert (one.driver, list(rig.notes.iterdir())) == (None, [])
+
+
 def sysfs_of(top: Path, adapter: Adapter) -> Path:
     """What sysfs says of an adapter."""
     place = top / "bus/usb/devices" / f"{adapter.bus}-{adapter.address}"
@@ -381,7 +485,7 @@ def test_adapter_when_sysfs_says_that_another_one_is_there_then_it_is_not_opened
     for adapter in rig.host.adapters:
         sysfs_of(tmp_path / "sys", adapter)
     claimed(URL, None, tmp_path / "sys").give_back()
-    assert set(rig.host.asked) == {"FT4ABC"}
+    assert rig.host.asked == []
     rig.adapter.pulled_out()
     with pytest.raises(OSError, match="no 232h has the serial number FT4ABC; there are: FT4OTHER") as raised:
         claimed(URL, None, tmp_path / "sys")
@@ -411,7 +515,7 @@ def test_open_when_anything_goes_wrong_then_the_engine_is_off_and_the_interface_
 ) -> None:
     bus, _ = rig.i2c(I2cCells())
 
-    def fails(ftdi: Any) -> None:
+    def fails(ftdi: Any, half_s: float) -> None:
         raise error
 
     monkeypatch.setattr("hwtool_registers.buses.ftdi_i2c._freed", fails)

@@ -19,8 +19,8 @@ from pyftdi.ftdi import Ftdi
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import RegisterRead, Rejected
-from hwtool_registers.buses import ftdi_i2c, ftdi_url
-from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings, NotSent
+from hwtool_registers.buses import ftdi_adapter, ftdi_i2c, ftdi_url
+from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings
 from hwtool_registers.buses.ftdi_claim import claimed, give_back_left
 from hwtool_registers.buses.ftdi_i2c import I2cMaster
 from hwtool_registers.buses.ftdi_url import FtdiUrl
@@ -28,6 +28,7 @@ from hwtool_registers.buses.ftdi_url import FtdiUrl
 OUT, NOTES = Path("/run/out"), Path("/run/notes")
 URL: Final = FtdiUrl("232h", "RIG1", 1)
 PORT: Final = Path("/dev/ttyUSB0")
+LOOK: Final = ftdi_adapter.look
 READ: Final = RegisterRead(0x20, Space.MEMORY, 0x10, 1)
 LIMIT_S: Final = 90.0
 NOBODY: Final = 65534
@@ -110,17 +111,17 @@ def engine_forced_on() -> None:
     Ftdi.is_mpsse_interface = lambda self, interface: True
     for what in ("is_mpsse", "is_H_series", "has_drivezero"):
         setattr(Ftdi, what, property(lambda self: True))
-    vars(ftdi_i2c)["_freed"] = lambda ftdi: None
-    vars(ftdi_i2c)["_pins"] = lambda ftdi: 0xFF
+    vars(ftdi_i2c)["_freed"] = lambda ftdi, half_s: None
+    vars(ftdi_adapter)["look"] = lambda ftdi: 0xFF
 
 
-def sent(bus: FtdiBus) -> tuple[bool, bool]:
-    """Begin a transfer: whether USB fails, and whether that would be told as not sent."""
+def sent(bus: FtdiBus) -> bool:
+    """Begin a transfer as it is: whether USB fails."""
     try:
         bus._master.wanted(READ)(bus._controller)
-    except OSError as error:
-        return True, isinstance(error, NotSent)
-    return False, False
+    except OSError:
+        return True
+    return False
 
 
 def main() -> None:
@@ -148,7 +149,8 @@ def main() -> None:
     (OUT / "ready").touch()
     await_((OUT / "gone").exists)
     await_(lambda: not bus.node.exists())
-    say("pulled out behind the purge", *sent(bus))
+    say("pulled out behind the look", sent(bus))
+    vars(ftdi_adapter)["look"] = LOOK
     answer = bus.perform(READ)
     say("pulled out", getattr(answer, "proof", ""), "vanished" in getattr(answer, "fault", ""))
     answer = bus.perform(READ)

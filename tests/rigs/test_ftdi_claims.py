@@ -62,7 +62,7 @@ def test_adapter_when_claimed_refused_left_and_pulled_out_then_the_kernel_has_it
     rejected, words, bound = said["no engine"]
     assert (rejected, "cannot be set up" in words, bound) == (True, True, True), words
     assert said["open"] == [True, False]
-    assert said["pulled out behind the purge"] == [True, False]
+    assert said["pulled out behind the look"] == [True]
     assert said["pulled out"] == ["port-vanished", True]
     assert said["away"][0] == "port-not-opened"
     assert said["back"] == [True, True, True]  # bound, had, and bound again

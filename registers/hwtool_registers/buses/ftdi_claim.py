@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import usb.control
 import usb.core
 import usb.util
 from pyftdi.usbtools import UsbTools
@@ -35,6 +36,7 @@ from hwtool_registers.buses.usb_nodes import SYSFS, driver_of, holders_of, usb_d
 
 NODES: Final = Path("/dev/bus/usb")
 SUFFIX: Final = ".taken"
+FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -104,8 +106,8 @@ def claimed(url: FtdiUrl, notes: Path | None = None, sysfs: Path = SYSFS) -> Cla
     try:
         if device.is_kernel_driver_active(number):
             _write_note(note, url)
-            claim.took = True
             device.detach_kernel_driver(number)
+            claim.took = True
         usb.util.claim_interface(device, number)
     except BaseException as error:
         claim.give_back()  # refused where somebody has it: the note, which may be theirs, stays
@@ -188,15 +190,17 @@ def _found(url: FtdiUrl, sysfs: Path) -> Any:
     except ValueError as error:
         raise OSError(errno.ENOSYS, "no libusb-1.0 on this host: install it (Debian: libusb-1.0-0)") from error
     told = {node: serial for serial, node, _ in usb_devices(VENDOR_ID, url.product_id, sysfs)}
-    there, closed, found = [], [], []
+    there: list[str] = []
+    closed: list[str] = []
+    found = []
     for device in _adapters(backend, url.product_id):
         serial = told.get(node_of(device))
-        if serial is None or serial == url.serial:
-            try:
-                serial = usb.util.get_string(device, device.iSerialNumber)
-            except (ValueError, usb.core.USBError) as error:  # PyUSB tells "no langid" where it may not open a device
-                closed.append(f"{node_of(device)} ({error})")
-                continue
+        try:
+            serial = _asked(device) if serial is None else serial
+        except usb.core.USBError as error:
+            (closed if error.errno in FORBIDDEN else there).append(f"{node_of(device)} ({error})")
+            usb.util.dispose_resources(device)
+            continue
         if serial == url.serial:
             found.append(device)
             continue
@@ -216,6 +220,20 @@ def _found(url: FtdiUrl, sysfs: Path) -> Any:
     raise OSError(errno.ENODEV, f"no {url.product} has the serial number {url.serial}; there are: {listed}")
 
 
+def _asked(device: Any) -> str | None:
+    """Its serial number, as it tells itself; None: it has none.
+
+    Raises:
+        USBError: it may not be opened, or does not answer.
+    """
+    usb.control.get_descriptor(device, 255, usb.util.DESC_TYPE_STRING, 0)  # PyUSB tells no reason below
+    try:
+        told = usb.util.get_string(device, device.iSerialNumber)
+    except ValueError:
+        return None  # it has no texts at all
+    return told if isinstance(told, str) else None
+
+
 def _adapters(backend: Any, product_id: int) -> Iterator[Any]:
     yield from usb.core.find(find_all=True, backend=backend, idVendor=VENDOR_ID, idProduct=product_id) or ()
 
@@ -230,7 +248,7 @@ def _refused(url: FtdiUrl, device: Any, error: usb.core.USBError, sysfs: Path) -
             holders = holders_of(node)
             by = f"the kernel driver {driver}" if driver not in (None, "usbfs") else ", ".join(holders)
             return OSError(errno.EBUSY, f"{url} is in use by {by or f'another program (who: fuser -v {node})'}")
-        case errno.EACCES | errno.EPERM:
+        case number if number in FORBIDDEN:
             hint = "its group is given by a rule of udev: hwtool udev prints it"
             return OSError(errno.EACCES, f"{url} ({node}): no permission; {hint}")
         case errno.ENODEV | errno.ENOENT:

@@ -10,7 +10,7 @@ its retry count is 1 here, and the stages are called one by one, so that a NACK 
 | the same, behind a command | nothing: the command may have been executed |
 | a byte of the data | nothing: the device may have acted on what it had taken |
 | before a START, a wire that is held down | nothing was sent: there is no START then |
-| after the STOP, a wire that is held down | nothing: the STOP did not happen |
+| after the STOP, a wire that is held down, whatever was seen before | nothing: the STOP did not happen |
 | the adapter does not answer in time, or USB fails | nothing; the engine is set up anew |
 
 A transfer that broke off may leave a chip in the middle of a bit, holding SDA down: nobody can send a START then. Such
@@ -31,6 +31,7 @@ Source: pyftdi, pyftdi/i2c.py (I2cController: set_retry_count, read, write, _do_
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +42,7 @@ from pyftdi.i2c import I2cController, I2cIOError, I2cNackError
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Line, Message, Rejected, Sent, Transfer
-from hwtool_registers.buses.ftdi_adapter import CLOCK_HZ, Broken, NotSent, no_faster
+from hwtool_registers.buses.ftdi_adapter import Broken, look, no_faster
 from hwtool_registers.buses.i2c_messages import MOST_BYTES, I2cTransfer, Messages, messages_of
 from hwtool_registers.buses.i2c_proof import ADDRESS_NACK
 from hwtool_registers.buses.spi_exchange import Unsayable
@@ -89,12 +90,12 @@ class I2cMaster:
         controller.configure(
             device,
             interface=interface,
-            frequency=no_faster(PHASES * self.max_hz, CLOCK_HZ) / PHASES,
+            frequency=no_faster(PHASES * self.max_hz) / PHASES,
             latency=latency_ms,
             clockstretching=self.clock_stretching,
             rdoptim=False,  # its way of asking ahead is by a guess
         )
-        _freed(controller.ftdi)
+        _freed(controller.ftdi, 1 / (2 * self.max_hz))
 
     def wanted(self, transfer: Transfer) -> Callable[[Any], Answer]:
         """See Master."""
@@ -108,6 +109,10 @@ class I2cMaster:
             raise Unsayable(f"a message of more than {MOST_BYTES} bytes")
         return partial(_answer, transfer, wanted)
 
+    def held(self, pins: int) -> str:
+        """See Master."""
+        return " and ".join(name for name, mask in (("SCL", SCL), ("SDA", SDA_IN)) if not pins & mask)
+
 
 def _answer(transfer: I2cTransfer, wanted: Messages, controller: Any) -> Answer:
     """What a transfer comes to.
@@ -116,58 +121,40 @@ def _answer(transfer: I2cTransfer, wanted: Messages, controller: Any) -> Answer:
         OSError: of USB, or the adapter did not answer, or not whole.
     """
     try:
-        held = _held(_pins(controller.ftdi))
-    except OSError as error:
-        raise NotSent(errno.EIO, f"before a START: {error}") from error
-    if held:
-        raise NotSent(errno.EBUSY, f"the bus is stuck: {held} is held down")
-    try:
         data = _sent(controller, transfer.address, wanted)
     except NotAcknowledged as nack:
         return _not_acknowledged(transfer, wanted, nack)
-    held = _held(_pins(controller.ftdi))
-    if held:
-        raise Broken(f"{held} is held down, and the transfer was not stopped", Sent.DATA)
     if len(data) != wanted.size_bytes:
         raise Broken(f"{len(data)} bytes came, {wanted.size_bytes} were asked for", Sent.REPLY)
     return wanted.answer(data) if wanted.size_bytes else Confirmed()
 
 
-def _freed(ftdi: Any) -> None:
+def _freed(ftdi: Any, half_s: float) -> None:
     """Have a chip let go of SDA that was left in the middle of a bit.
+
+    Args:
+        half_s: half a period of the clock, which each state lasts at the least.
 
     Raises:
         OSError: ENXIO, somebody holds a wire down for good; of USB.
     """
+    repeats = math.ceil(half_s / ftdi.mpsse_bit_delay)
+
+    def drive(*states: tuple[int, int]) -> None:
+        """Levels and directions, one after the other."""
+        ftdi.write_data(b"".join(bytes([Ftdi.SET_BITS_LOW, *state]) * repeats for state in states))
+
     pulses = 0
-    while not _pins(ftdi) & SDA_IN:
+    while not look(ftdi) & SDA_IN:
         if pulses == MOST_PULSES:
             raise OSError(errno.ENXIO, "the bus is stuck: SDA is held down, also after nine clocks")
         pulses += 1
-        ftdi.write_data(bytes([Ftdi.SET_BITS_LOW, 0, SCL, Ftdi.SET_BITS_LOW, SCL, SCL]))
-    if not _pins(ftdi) & SCL:
-        raise OSError(errno.ENXIO, "the bus is stuck: SCL is held down")
+        drive((0, SCL), (SCL, SCL))
     if pulses:
-        stop = ((0, SCL), (0, SCL | SDA_OUT), (SCL, SCL | SDA_OUT), (SCL | SDA_OUT, SCL | SDA_OUT))
-        ftdi.write_data(b"".join(bytes([Ftdi.SET_BITS_LOW, *pins]) for pins in stop))
-
-
-def _held(pins: int) -> str:
-    """The wires that are down while the master has let them go, by name."""
-    return " and ".join(name for name, mask in (("SCL", SCL), ("SDA", SDA_IN)) if not pins & mask)
-
-
-def _pins(ftdi: Any) -> int:
-    """The levels of the low pins.
-
-    Raises:
-        OSError: the adapter does not answer.
-    """
-    ftdi.write_data(bytes([Ftdi.GET_BITS_LOW, Ftdi.SEND_IMMEDIATE]))
-    came = ftdi.read_data_bytes(1, 4)
-    if len(came) != 1:
-        raise OSError(errno.EIO, "the adapter does not answer")
-    return int(came[0])
+        both = SCL | SDA_OUT
+        drive((0, SCL), (0, both), (SCL, both), (both, both))
+    if not look(ftdi) & SCL:
+        raise OSError(errno.ENXIO, "the bus is stuck: SCL is held down")
 
 
 def _sent(controller: Any, address: int, wanted: Messages) -> bytes:

@@ -1,13 +1,12 @@
 """SPI through the MPSSE engine of an FTDI adapter, by pyftdi: one transfer is one stretch of chip select.
 
 Chip select, the bits and chip select go out together; the clock waits where they take more than one packet. What comes
-back has as many bytes as were clocked, or the outcome is unknown: a write is clocked in both directions too, so that
-its end is seen.
+back has as many bytes as were clocked, or the outcome is unknown.
 
 | mode | how |
 |---|---|
 | 0, 2 | in both directions at once |
-| 1, 3 | out, then in; behind a write the pins are read, to see its end. Duplex messages are refused |
+| 1, 3 | out, then in. Duplex messages are refused |
 
 In modes 1 and 3 the chip changes its bit at the leading edge, and there pyftdi 0.57 samples it where both directions go
 at once.
@@ -27,7 +26,7 @@ from typing import Any, Final
 from pyftdi.spi import SpiController
 
 from hwtool_registers.bus import Answer, Capabilities, Confirmed, Sent, Transfer
-from hwtool_registers.buses.ftdi_adapter import CLOCK_HZ, Broken, no_faster
+from hwtool_registers.buses.ftdi_adapter import Broken, no_faster
 from hwtool_registers.buses.spi_exchange import (
     CAPABILITIES,
     DEFAULT_MAX_HZ,
@@ -68,10 +67,9 @@ class SpiMaster:
             device,
             interface=interface,
             cs_count=max(self.chips, default=0) + 1,
-            frequency=no_faster(max((chip.max_hz for chip in self.chips.values()), default=DEFAULT_MAX_HZ), CLOCK_HZ),
+            frequency=no_faster(max((chip.max_hz for chip in self.chips.values()), default=DEFAULT_MAX_HZ)),
             latency=latency_ms,
         )
-        controller.read_gpio()  # an engine answers; pyftdi's own check of that never fails
 
     def wanted(self, transfer: Transfer) -> Callable[[Any], Answer]:
         """See Master."""
@@ -79,6 +77,11 @@ class SpiMaster:
         if exchange.duplex and chip.mode & 1:
             raise Unsayable(f"mode {chip.mode} takes no duplex message: pyftdi samples at the wrong edge")
         return partial(_clocked, address, chip, exchange)
+
+    def held(self, pins: int) -> str:
+        """See Master; nobody but the master drives anything that it needs."""
+        del pins
+        return ""
 
 
 def _clocked(chip_select: int, chip: SpiChip, exchange: Exchange, controller: Any) -> Answer:
@@ -88,7 +91,7 @@ def _clocked(chip_select: int, chip: SpiChip, exchange: Exchange, controller: An
         OSError: of USB.
     """
     phases = PHASES if chip.mode & 1 else 1.0
-    hz = no_faster(phases * chip.max_hz, CLOCK_HZ) / phases
+    hz = no_faster(phases * chip.max_hz) / phases
     port = controller.get_port(chip_select, freq=hz, mode=chip.mode)
     if not chip.mode & 1:
         came = bytes(port.exchange(exchange.padded, duplex=True))
@@ -99,6 +102,4 @@ def _clocked(chip_select: int, chip: SpiChip, exchange: Exchange, controller: An
     came = bytes(port.exchange(exchange.out, exchange.read_bytes))
     if len(came) != exchange.read_bytes:
         raise Broken(f"{len(came)} bytes came, {exchange.read_bytes} were asked for", Sent.REPLY)
-    if not exchange.read_bytes:
-        controller.read_gpio()  # it is answered when everything before it is done; it fails where it is not
     return Confirmed(came)

@@ -1,4 +1,4 @@
-"""Whether a node belongs to a USB device, and which enumeration of it this is; as sysfs tells. Touches no wire.
+"""USB devices: behind a node, of a kind, with whose driver, and who has them open; as sysfs and /proc tell. No wire.
 
 The kernel gives a USB device a new number on its bus each time it is enumerated: after a loss of power, an unplug. A
 device that is the USB device itself (not one behind an adapter, with a supply of its own) has restarted then.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import Bus, RegisterRead, RegisterWrite, Sent
-from hwtool_registers.buses.ftdi_adapter import FtdiBus, FtdiSettings
+from hwtool_registers.buses.ftdi_adapter import NO_COMMAND, FtdiBus, FtdiSettings
 from hwtool_registers.buses.ftdi_i2c import I2cMaster
 from hwtool_registers.buses.ftdi_spi import SpiMaster
 from hwtool_registers.buses.ftdi_url import parse_url
@@ -80,7 +80,7 @@ class OverUsb(Bench):
         self.host.after = lambda data: self.unplug()
 
     def _stall(self, data: bytes) -> None:
-        if data[:1] == b"\x81":
+        if data[:1] == bytes([NO_COMMAND]):
             return  # it looks at the pins
         self.host.before = lambda data: None
         raise failed(errno.EPIPE)
