@@ -224,8 +224,16 @@ def test_bus_when_sda_is_held_down_for_good_then_absent_and_said(rig: Rig) -> No
     wires._put(0)
     with pytest.raises(OSError, match="SDA is held down, also after nine clocks") as raised:
         bus.open()
-    assert raised.value.errno == errno.ENXIO
-    assert rig.adapter.interfaces[0].driver == "ftdi_sio"
+    one = rig.adapter.interfaces[0]
+    assert (raised.value.errno, one.driver, one.mpsse) == (
+        errno.ENXIO,
+        None,
+        True,
+    )  # nothing drives against whoever it is
+    wires._let_go()
+    assert bus.perform(READ) == Confirmed(b"\x10\x11")
+    bus.close()
+    assert (one.driver, rig.host.handles) == ("ftdi_sio", set())
 
 
 def test_block_when_asked_for_then_refused_before_anything_is_sent(rig: Rig) -> None:

@@ -83,7 +83,7 @@ class Master(Protocol):
         """Set the engine up on a claimed interface of PyUSB's device (from 1 on), the wires idle.
 
         Raises:
-            OSError, ValueError: of USB, or pyftdi refuses it.
+            OSError, ValueError: of USB, or pyftdi refuses it; ENXIO, the engine is set up, and a wire is held down.
         """
         ...
 
@@ -196,8 +196,11 @@ class FtdiBus:
             self._master.configure(controller, claim.device, settings.url.interface, settings.latency_ms)
             look(controller.ftdi)  # it has an engine; pyftdi's own check of that never fails
         except (OSError, ValueError) as error:  # errors of pyftdi and PyUSB, and what they refuse
-            _leave(claim)
             number = getattr(error, "errno", None) or errno.EIO
+            if number == errno.ENXIO:
+                self._claim = claim  # somebody holds a wire down, and a serial port would drive against it
+            else:
+                _leave(claim)
             raise OSError(number, f"{settings.url} cannot be set up: {error}") from error
         except BaseException:
             _leave(claim)
