@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,10 +103,10 @@ def _there(bus: BusSpec, node: Path) -> Path:
 def _absent(bus: BusSpec, error: OSError) -> Finding:
     """What the search for a node ended with."""
     about, evidence = f"buses.{bus.name}", error.strerror or str(error)
-    if "are called" in evidence:
+    if error.errno == errno.ENOTUNIQ:
         cure = "name a path that a rule of udev's makes, in place of adapter"
         return Finding("adapter.twice", Status.PROBLEM, about, evidence, cure)
-    if "owned by the kernel driver" in evidence:
+    if error.errno == errno.EBUSY:
         return Finding("driver.in_the_way", Status.PROBLEM, about, evidence, "unbind it: echo NAME > …/driver/unbind")
     return Finding("node.absent", Status.PROBLEM, about, evidence, "load its driver, or plug it in")
 
