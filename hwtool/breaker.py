@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected
+from hwtool_registers.bus import NOT_SENT, Ambiguous, Answer, Confirmed, Rejected
 
 FAILURES: Final = 5
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 NOT_OPEN: Final = frozenset({"port-not-opened", "port-vanished"})  # proofs of a bus that is not there
-SAYS_NOTHING: Final = frozenset({"not-sent", "address-nack"})
+SAYS_NOTHING: Final = frozenset({NOT_SENT, "address-nack"})
 
 
 def is_failure(answer: Answer) -> bool | None:

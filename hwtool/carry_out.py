@@ -20,7 +20,7 @@ from hwtool.results import Effects, brief, errata, failed, shown_value
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_contracts.messages import Result
 from hwtool_registers.bits import from_bytes, hexed
-from hwtool_registers.bus import Ambiguous, Rejected
+from hwtool_registers.bus import NOT_SENT, Ambiguous, Rejected
 from hwtool_registers.plan import confirmed_values, pieces_of
 from hwtool_registers.steps import Role
 
@@ -203,7 +203,7 @@ def _stopped(
         return Finished(None, failed(lost, "unknown", evidence=evidence, warnings=sent.warnings), taken)
     evidence |= {"how": "bus", "fault": answer.fault, "done": sent.done, "total": total}
     if sent.at is Role.SELECT and sent.done:  # between two chunks: the next one was not begun
-        answer = Rejected(f"the bank could not be selected ({answer.fault})", "not-sent")
+        answer = Rejected(f"the bank could not be selected ({answer.fault})", NOT_SENT)
     elif sent.at is Role.SELECT:
         what = "the bank" if prepared.resolved.device.way is None else "the bank, or the channel to it,"
         message = f"{name}: {what} could not be selected ({answer.fault}); the access was not sent"

@@ -23,7 +23,7 @@ from hwtool_contracts.judge import ReadJudgement, Refused, judge_read, may_merge
 from hwtool_contracts.model import Contract, Group, Register, Space
 from hwtool_contracts.places import find_place, overlapping
 from hwtool_registers.bits import extract, from_bytes, hexed, to_bytes
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
+from hwtool_registers.bus import NOT_SENT, Ambiguous, Answer, Confirmed, RegisterWrite, Rejected, Sent
 from hwtool_registers.plan import pieces_of, plan_block_read, plan_read, selectors, write_transfers
 from hwtool_registers.steps import Plan, Role, Step
 
@@ -280,7 +280,7 @@ class Device:
                 try:
                     answer = await self.worker.send_once(step.transfer)
                 except DomainError as error:
-                    answer = Rejected(error.message, "not-sent")
+                    answer = Rejected(error.message, NOT_SENT)
                 self.follow(step, answer)
                 if not isinstance(answer, Confirmed):
                     break

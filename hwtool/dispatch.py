@@ -17,7 +17,7 @@ from hwtool.devices import Device
 from hwtool.prepare import SafePart, looked_at_again
 from hwtool_contracts.errors import DomainError
 from hwtool_contracts.model import BusyRetry
-from hwtool_registers.bus import Ambiguous, Answer, Confirmed, Rejected
+from hwtool_registers.bus import NOT_SENT, Ambiguous, Answer, Confirmed, Rejected
 from hwtool_registers.steps import Plan, Role, Step
 
 Between = Callable[[list[bytes]], Awaitable[str | None]]
@@ -128,7 +128,7 @@ async def dispatch_safe_state(intent: Intent, device: Device, parts: Sequence[Sa
         await device.worker.silence()
         part = await looked_at_again(entry, device)
         if part.fault is not None:
-            sent.append(Dispatched([], Rejected(part.fault, "not-sent"), Role.ACCESS, 0, 0, []))
+            sent.append(Dispatched([], Rejected(part.fault, NOT_SENT), Role.ACCESS, 0, 0, []))
             continue
         came = await _send(device, part.plan, part.bank, part.returns, nothing_between)
         if _lost_its_way(device, part, came):
@@ -151,13 +151,13 @@ async def _send(device: Device, plan: Plan, bank: Mapping[str, int], returns: in
     for number, steps in enumerate(plan.parts):
         why = await between(so_far.answers) if number else None
         if why is not None:
-            return so_far.stopped(Rejected(why, "not-sent"), Role.ACCESS)
+            return so_far.stopped(Rejected(why, NOT_SENT), Role.ACCESS)
         async with device.on_bus:
             if device.worker.returns != returns:
-                away = Rejected("the bus was away or in doubt since the device was identified", "not-sent")
+                away = Rejected("the bus was away or in doubt since the device was identified", NOT_SENT)
                 return so_far.stopped(away, Role.ACCESS)
             if any(device.known.get(name) != value for name, value in bank.items()):
-                changed = Rejected("the bank was changed since the plan was made", "not-sent")
+                changed = Rejected("the bank was changed since the plan was made", NOT_SENT)
                 return so_far.stopped(changed, Role.SELECT)
             ended = await _send_part(device, plan, steps, so_far)
         if ended is not None:
@@ -203,7 +203,7 @@ async def _sent(device: Device, step: Step, busy: BusyRetry | None) -> tuple[Ans
         try:
             answer: Answer = await device.worker.send_once(step.transfer)
         except DomainError as error:  # the bus was shut meanwhile: this transfer was not sent
-            answer = Rejected(error.message, "not-sent")
+            answer = Rejected(error.message, NOT_SENT)
         if busy is None or step.role is not Role.ACCESS or tries >= busy.attempts:
             return answer, tries
         if not isinstance(answer, Rejected) or answer.proof not in BUSY:

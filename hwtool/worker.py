@@ -26,6 +26,7 @@ from hwtool.breaker import NOT_OPEN, Breaker
 from hwtool.clock import Clock
 from hwtool_contracts.errors import Code, DomainError
 from hwtool_registers.bus import (
+    NOT_SENT,
     Ambiguous,
     Answer,
     Bus,
@@ -48,7 +49,7 @@ from hwtool_registers.buses.usb_nodes import enumeration_of
 GONE: Final = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE})
 ABSENT: Final = GONE | {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EIO}
 ABSENT_RETRY_MS: Final = 1000
-UNSENT: Final = NOT_OPEN | {"not-sent"}  # proofs that no copy of a request has left
+UNSENT: Final = NOT_OPEN | {NOT_SENT}  # proofs that no copy of a request has left
 CLOSE_LIMIT_S: Final = 30.0
 BEGIN_LIMIT_S: Final = 30.0  # a simulator's process may have to be started first
 SILENCE_LIFETIMES: Final = 2  # reply lifetimes that a line may take to fall silent

@@ -24,7 +24,7 @@ from hwtool.policy import Caller
 from hwtool.simulator import places_of
 from hwtool_contracts.messages import Result
 from hwtool_contracts.toml_reader import Faults
-from hwtool_registers.bus import Answer, Line, Message, RegisterWrite, Rejected, Transfer
+from hwtool_registers.bus import NOT_SENT, Answer, Line, Message, RegisterWrite, Rejected, Transfer
 from hwtool_sim.board import bus_of
 from hwtool_sim.bus import SimBus
 from hwtool_sim.chip import Chip
@@ -67,7 +67,7 @@ class Doomed:
         if dying is Moment.BEFORE:
             self._stage.die()
         if self._life != self._stage.life:
-            return Rejected("this daemon is dead", "not-sent")
+            return Rejected("this daemon is dead", NOT_SENT)
         answer = self._bus.perform(transfer)
         if dying is Moment.AFTER:
             self._stage.die()

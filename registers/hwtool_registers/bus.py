@@ -19,6 +19,12 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from hwtool_contracts.model import Space
 
+NOT_SENT: Final = "not-sent"  # the proof that no copy of a request has left
+
+
+class Unsayable(ValueError):
+    """A transfer that a bus has no way to say; nothing was sent."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterRead:

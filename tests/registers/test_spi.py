@@ -14,9 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Ambiguous, Confirmed, Line, Message, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_registers.bus import (
+    Ambiguous,
+    Confirmed,
+    Line,
+    Message,
+    RegisterRead,
+    RegisterWrite,
+    Rejected,
+    Sent,
+    Unsayable,
+)
 from hwtool_registers.buses.spi import Spi, SpiSettings
-from hwtool_registers.buses.spi_exchange import SpiChip, Unsayable, exchange_of, in_words
+from hwtool_registers.buses.spi_exchange import SpiChip, exchange_of, in_words
 from tests.conformance.bench import open_handles
 from tests.registers.fake_spidev import BITS, MODE, SPEED, FakeSpidev, installed
 

@@ -29,11 +29,9 @@ from typing import Any, Final, Protocol
 
 from pyftdi.ftdi import Ftdi
 
-from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Rejected, Sent, Transfer
+from hwtool_registers.bus import NOT_SENT, Ambiguous, Answer, Capabilities, Rejected, Sent, Transfer, Unsayable
 from hwtool_registers.buses.ftdi_claim import NODES, Claim, claimed
 from hwtool_registers.buses.ftdi_url import DEFAULT_LATENCY_MS, FtdiUrl
-from hwtool_registers.buses.i2c_proof import NOT_SENT
-from hwtool_registers.buses.spi_exchange import Unsayable
 from hwtool_registers.buses.usb_nodes import SYSFS
 
 CLOCK_HZ: Final = 30_000_000.0  # of the engine in adapters of the H series

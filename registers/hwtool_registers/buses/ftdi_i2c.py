@@ -41,11 +41,21 @@ from pyftdi.ftdi import Ftdi
 from pyftdi.i2c import I2cController, I2cIOError, I2cNackError
 
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Line, Message, Rejected, Sent, Transfer
+from hwtool_registers.bus import (
+    Ambiguous,
+    Answer,
+    Capabilities,
+    Confirmed,
+    Line,
+    Message,
+    Rejected,
+    Sent,
+    Transfer,
+    Unsayable,
+)
 from hwtool_registers.buses.ftdi_adapter import Broken, look, no_faster
 from hwtool_registers.buses.i2c_messages import MOST_BYTES, I2cTransfer, Messages, messages_of
 from hwtool_registers.buses.i2c_proof import ADDRESS_NACK
-from hwtool_registers.buses.spi_exchange import Unsayable
 
 DEFAULT_HZ: Final = 100_000
 SCL, SDA_OUT, SDA_IN = 0x01, 0x02, 0x04  # AD0, AD1, AD2

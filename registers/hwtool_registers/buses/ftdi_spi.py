@@ -25,16 +25,9 @@ from typing import Any, Final
 
 from pyftdi.spi import SpiController
 
-from hwtool_registers.bus import Answer, Capabilities, Confirmed, Sent, Transfer
+from hwtool_registers.bus import Answer, Capabilities, Confirmed, Sent, Transfer, Unsayable
 from hwtool_registers.buses.ftdi_adapter import Broken, no_faster
-from hwtool_registers.buses.spi_exchange import (
-    CAPABILITIES,
-    DEFAULT_MAX_HZ,
-    Exchange,
-    SpiChip,
-    Unsayable,
-    addressed,
-)
+from hwtool_registers.buses.spi_exchange import CAPABILITIES, DEFAULT_MAX_HZ, Exchange, SpiChip, addressed
 
 MOST_BYTES: Final = (
     960  # in one piece: what comes in must find room in the adapter while it is sent to; 1 KiB in an FT232H

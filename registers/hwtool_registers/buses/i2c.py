@@ -26,6 +26,7 @@ from smbus2.smbus2 import I2C_SLAVE, I2C_SMBUS, I2C_SMBUS_I2C_BLOCK_DATA, I2C_SM
 
 from hwtool_contracts.model import Space
 from hwtool_registers.bus import (
+    NOT_SENT,
     Ambiguous,
     Answer,
     Capabilities,
@@ -40,7 +41,7 @@ from hwtool_registers.bus import (
 )
 from hwtool_registers.buses.i2c_messages import MOST_BYTES, bytes_of, messages_of
 from hwtool_registers.buses.i2c_nodes import DEV, SYSFS, name_of, node_of, owner_of
-from hwtool_registers.buses.i2c_proof import NOT_SENT, UNLISTED, Adapter, adapter_of, answer_of
+from hwtool_registers.buses.i2c_proof import UNLISTED, Adapter, adapter_of, answer_of
 
 # linux/i2c-dev.h; smbus2 has no names for these two
 I2C_RETRIES: Final = 0x0701

@@ -23,10 +23,9 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from hwtool_registers.bus import Ambiguous, Answer, Message, RegisterRead, RegisterWrite, Rejected, Sent
+from hwtool_registers.bus import NOT_SENT, Ambiguous, Answer, Message, RegisterRead, RegisterWrite, Rejected, Sent
 
 ADDRESS_NACK: Final = "address-nack"
-NOT_SENT: Final = "not-sent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from typing import Any, Final, Literal
 import serial
 
 from hwtool_registers.bus import (
+    NOT_SENT,
     Ambiguous,
     Answer,
     Capabilities,
@@ -205,11 +206,11 @@ class ModbusRtu:
     def perform(self, transfer: Transfer) -> Answer:
         """Send one request frame and wait for its reply; see the bus contract."""
         if isinstance(transfer, Message | Line) or not CAPABILITIES.carries(transfer):
-            return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
+            return Rejected(f"Modbus cannot carry {type(transfer).__name__}", NOT_SENT)
         try:
             request = request_of(transfer)
         except ValueError as error:
-            return Rejected(str(error), "not-sent")
+            return Rejected(str(error), NOT_SENT)
         try:
             self.open()
         except (OSError, ValueError) as error:

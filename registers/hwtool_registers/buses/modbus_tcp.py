@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hwtool_registers.bus import (
+    NOT_SENT,
     Ambiguous,
     Answer,
     Capabilities,
@@ -119,11 +120,11 @@ class ModbusTcp:
     def perform(self, transfer: Transfer) -> Answer:
         """Send one request and wait for its reply; see the bus contract."""
         if isinstance(transfer, Message | Line) or not CAPABILITIES.carries(transfer):
-            return Rejected(f"Modbus cannot carry {type(transfer).__name__}", "not-sent")
+            return Rejected(f"Modbus cannot carry {type(transfer).__name__}", NOT_SENT)
         try:
             body = bytes([transfer.address]) + pdu_of(transfer)
         except ValueError as error:
-            return Rejected(str(error), "not-sent")
+            return Rejected(str(error), NOT_SENT)
         if self._line is not None and not self.alive():
             return Rejected(f"{self._place} has closed the connection, or is out of step", "port-not-opened")
         try:

@@ -22,9 +22,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hwtool_registers.bus import Ambiguous, Answer, Capabilities, Confirmed, Rejected, Sent, Transfer
-from hwtool_registers.buses.i2c_proof import NOT_SENT
-from hwtool_registers.buses.spi_exchange import CAPABILITIES, SpiChip, Unsayable, addressed, in_words
+from hwtool_registers.bus import (
+    NOT_SENT,
+    Ambiguous,
+    Answer,
+    Capabilities,
+    Confirmed,
+    Rejected,
+    Sent,
+    Transfer,
+    Unsayable,
+)
+from hwtool_registers.buses.spi_exchange import CAPABILITIES, SpiChip, addressed, in_words
 from hwtool_registers.buses.spi_nodes import DEV, SYSFS, controller_of, node_of
 
 MOST_BYTES: Final = 4096  # spidev's own buffer, unless its parameter `bufsiz` says otherwise

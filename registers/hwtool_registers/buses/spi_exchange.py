@@ -16,17 +16,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from hwtool_contracts.model import Space
-from hwtool_registers.bus import Capabilities, Line, Message, RegisterRead, RegisterWrite, Transfer
+from hwtool_registers.bus import Capabilities, Line, Message, RegisterRead, RegisterWrite, Transfer, Unsayable
 
 DEFAULT_MAX_HZ: Final = 1_000_000
 LONGEST_READ_BYTES: Final = 512
 CAPABILITIES: Final = Capabilities(
     frozenset({Space.MEMORY}), lines=False, longest_read_bytes=LONGEST_READ_BYTES, acknowledges=False
 )
-
-
-class Unsayable(ValueError):
-    """No stretch of chip select says this; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
