@@ -1,4 +1,4 @@
-"""Everything a doctor looks at, in the order of the table; one check that fails keeps no other from being made."""
+"""Everything a doctor looks at, in the order of the table; a bus that goes meanwhile stops none of the rest."""
 
 from __future__ import annotations
 

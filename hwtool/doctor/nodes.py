@@ -28,13 +28,14 @@ def examined(board: Board, board_file: str, host: Host, daemon: Daemon) -> Itera
         yield from _libraries(bus)
         try:
             nodes = list(_nodes(bus, board, host))
+            for node in nodes:
+                yield from _node(bus, node, host, board_file)
+                yield from _holders(bus, node, host, daemon)
+            yield from _drivers(bus, nodes, board, host, daemon)
         except NotThere as missing:
             yield missing.finding
-            continue
-        for node in nodes:
-            yield from _node(bus, node, host, board_file)
-            yield from _holders(bus, node, host, daemon)
-        yield from _drivers(bus, nodes, board, host, daemon)
+        except OSError as error:  # it went while it was looked at; the other buses are looked at all the same
+            yield _absent(bus, error)
 
 
 class NotThere(Exception):
@@ -157,9 +158,9 @@ def _drivers(bus: BusSpec, nodes: list[Path], board: Board, host: Host, daemon: 
                 evidence = f"{device.address:#04x} is owned by the kernel driver {owner}"
                 yield Finding("driver.in_the_way", Status.PROBLEM, f"devices.{device.name}", evidence, cure)
     if bus.url is not None and daemon.runs is False:
-        place = next(p for s, _, p in usb_devices(VENDOR_ID, bus.url.product_id, host.sysfs) if s == bus.url.serial)
-        driver = driver_of(place, bus.url.interface - 1)
-        if driver == "usbfs":
+        there = usb_devices(VENDOR_ID, bus.url.product_id, host.sysfs)
+        places = [place for serial, _, place in there if serial == bus.url.serial]
+        if any(driver_of(place, bus.url.interface - 1) == "usbfs" for place in places):
             evidence = f"interface {bus.url.interface} is claimed by another program"
             yield Finding("driver.in_the_way", Status.PROBLEM, about, evidence, f"who: fuser -v {nodes[0]}")
 

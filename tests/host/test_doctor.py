@@ -483,6 +483,21 @@ def test_doctor_when_a_place_may_not_be_looked_at_then_said_and_it_goes_on(
     assert any("Permission denied" in one.evidence for one in found)
 
 
+def test_doctor_when_a_node_goes_while_it_is_looked_at_then_said_and_the_others_are_looked_at(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: Path) -> list[str]:
+        if path.name == "i2c-7":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return []
+
+    bed.changes["acl"] = gone
+    found = bed.findings(monkeypatch)
+    (missing,) = (one for one in found if one.check == "node.absent")
+    assert missing.about == "buses.i2c0"
+    assert {"buses.line0", "buses.usb0"} <= {one.about for one in found if one.status is Status.OK}
+
+
 def test_doctor_when_the_rules_give_the_nodes_to_another_group_then_they_are_those_of_today(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,8 +78,6 @@ class Claim:
     def _attached(self) -> bool:
         try:
             self.device.attach_kernel_driver(self.number)
-        except NotImplementedError:
-            return True  # no kernel drivers here
         except usb.core.USBError as error:
             return error.errno in (errno.ENODEV, errno.ENOENT)  # the kernel binds what it finds when it comes back
         return True

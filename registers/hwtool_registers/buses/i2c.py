@@ -38,6 +38,7 @@ from hwtool_registers.bus import (
     Rejected,
     Sent,
     Transfer,
+    Unsayable,
 )
 from hwtool_registers.buses.i2c_messages import MOST_BYTES, bytes_of, messages_of
 from hwtool_registers.buses.i2c_nodes import DEV, SYSFS, name_of, node_of, owner_of
@@ -62,10 +63,6 @@ class I2cSettings:
     adapter: str | None
     path: str | None
     response_ms: int = 200
-
-
-class Unsayable(ValueError):
-    """No command of the adapter has these bytes on the wire."""
 
 
 def read_block(bus: SMBus, address: int, offset: int, size: int) -> bytes:
